@@ -61,6 +61,11 @@ GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
 GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
 GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)
 
+# --- tuners of people's own: what they have when their experiment is over
+TUNER_EXIT_SECONDS = number("NNIWEB_TUNER_EXIT_SECONDS", 300)
+if TUNER_EXIT_SECONDS < 0:
+    raise ImproperlyConfigured(f"NNIWEB_TUNER_EXIT_SECONDS must be a number of seconds, not {TUNER_EXIT_SECONDS}.")
+
 # --- TensorBoard: how many at a time, when one ends that nobody looks at, what one copies of its trials
 TENSORBOARD_MOST = number("NNIWEB_TENSORBOARD_MOST", 5)
 TENSORBOARD_IDLE_MINUTES = number("NNIWEB_TENSORBOARD_IDLE_MINUTES", 30)

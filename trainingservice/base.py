@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.errors import Unsupported
+from trainingservice.cluster_metadata import MetadataKey, keys_of
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions, without_secrets
+from trainingservice.errors import InvalidMetadata, Unsupported
 from trainingservice.files.output_folder import OutputFolder
 from trainingservice.gpus.gpu_slots import GpuBook, MemoryGpuBook
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail, TrialJobMetric
@@ -126,7 +127,8 @@ class TrainingService(abc.ABC):
     #: True where a job that runs may be suspended on the platform, and run anew later: then a keeper that something
     #: outside of the server stopped is no end before the platform has spoken.
     suspends_jobs: ClassVar[bool] = False
-    #: Metadata keys: key -> what its value means (one sentence, shown to people).
+    #: Metadata keys of the platform's own: key -> what its value means (one sentence, shown to people). NNI's keys are
+    #: there without being named (``cluster_metadata.py``); one that is named here is the platform's own business.
     metadata_keys: ClassVar[dict[str, str]] = {}
     #: Those of ``metadata_keys`` whose values are secrets.
     secret_metadata_keys: ClassVar[frozenset[str]] = frozenset()
@@ -137,6 +139,8 @@ class TrainingService(abc.ABC):
         self.settings = settings
         self.context = context
         self._listeners: list[MetricListener] = []
+        #: What metadata said besides settings, by its key.
+        self._said_besides: dict[str, dict[str, Any]] = {}
 
     # --- jobs ------------------------------------------------------------------------------
 
@@ -251,16 +255,53 @@ class TrainingService(abc.ABC):
 
     # --- cluster ---------------------------------------------------------------------------
 
-    def set_cluster_metadata(self, key: str, value: str) -> None:
-        """Take one piece of metadata (text, often JSON). Raises InvalidMetadata for an unknown key or wrong value."""
-        from trainingservice.errors import InvalidMetadata
+    @classmethod
+    def nni_metadata(cls) -> Mapping[str, MetadataKey]:
+        """NNI's metadata keys that this class takes by itself: they say what the settings say."""
+        return {name: key for name, key in keys_of(cls.platform, cls.settings_model, cls.options_model).items()
+                if name not in cls.metadata_keys}
 
-        raise InvalidMetadata(key, f"the {self.platform} platform has no metadata of this name; its metadata: "
-                                   f"{', '.join(sorted(self.metadata_keys)) or 'none'}")
+    @classmethod
+    def metadata_meanings(cls) -> dict[str, str]:
+        """Every metadata key, by its name -> what its value means."""
+        return dict(sorted({**{name: key.meaning for name, key in cls.nni_metadata().items()},
+                            **cls.metadata_keys}.items()))
+
+    def set_cluster_metadata(self, key: str, value: str) -> None:
+        """Take one piece of metadata (text, often JSON). Raises InvalidMetadata for an unknown key or wrong value.
+
+        The default takes NNI's keys: what they say of the settings replaces it (``use_settings``), the rest is for the
+        host. A platform with keys of its own calls this for others.
+        """
+        known = self.nni_metadata().get(key)
+        if known is None:
+            raise InvalidMetadata(key, f"the {self.platform} platform has no metadata of this name. Its metadata: "
+                                       f"{', '.join(self.metadata_meanings())}")
+        settings, besides = known.applied(self.settings, value)
+        if settings != self.settings:
+            self.use_settings(settings)
+        self._said_besides[key] = besides
 
     def get_cluster_metadata(self, key: str) -> str:
-        """The text that was set, "" where nothing was set and for unknown keys."""
-        return ""
+        """The text that was set, "" where nothing was set and for unknown keys.
+
+        Of NNI's keys it is what the settings say now, in NNI's words and without secrets.
+        """
+        known = self.nni_metadata().get(key)
+        return "" if known is None else known.shown(without_secrets(self.settings), self._said_besides.get(key, {}))
+
+    def use_settings(self, settings: ClusterSettings) -> None:
+        """Go on with other settings. It is called before ``resume_trial_jobs``, when metadata have changed them.
+
+        The default calls ``clean_up`` and the constructor, and sets the metadata again.
+        """
+        own = {key: value for key in type(self).metadata_keys if (value := self.get_cluster_metadata(key))}
+        listeners, besides = self._listeners, self._said_besides
+        self.clean_up()
+        type(self).__init__(self, settings, self.context)
+        self._listeners, self._said_besides = listeners, besides
+        for key, value in own.items():
+            self.set_cluster_metadata(key, value)
 
     @abc.abstractmethod
     def run(self) -> None:

@@ -8,7 +8,7 @@ experiments share a cluster; fields of its ``TrialOptions`` describe one experim
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
 
 
@@ -32,6 +32,8 @@ class SettingsModel(BaseModel):
     v1_dropped: ClassVar[Mapping[str, str]] = {}
     #: v1 path of ``v1_dropped`` -> its type, so that a slip in a file is found although nothing comes of the value.
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {}
+    #: v1 paths that NNI knew and that cannot be done here -> what to write instead, a sentence for the person.
+    v1_refused: ClassVar[Mapping[str, str]] = {}
 
     def canonical(self) -> dict[str, Any]:
         """JSON-able camelCase form without secrets and without fields left at None.
@@ -71,6 +73,10 @@ class ClusterSettings(SettingsModel):
         """Whether trials must reach the server over the network, on a platform where they usually do."""
         return True
 
+    def must_call_home(self) -> bool:
+        """Whether trials must reach the server over the network, on a platform where they usually need not."""
+        return False
+
 
 class TrialOptions(SettingsModel):
     """What one experiment asks of the platform for its trials. Each platform has one subclass."""
@@ -96,6 +102,14 @@ class TrialOptions(SettingsModel):
         """How many GPUs one trial asks for in all, where trialGpuNumber is ``gpu_number``."""
         return gpu_number or 0
 
+    def code_directories(self) -> Mapping[tuple[str | int, ...], str]:
+        """Folders of the trial's code, as written, that files name in these options: place of the field -> folder."""
+        return {}
+
+    def without_code_directories(self) -> Self:
+        """The same without those."""
+        return self
+
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its
         remoteMountPoint, a sentence; "" where they have it, or may."""
@@ -109,3 +123,20 @@ class TrialOptions(SettingsModel):
     def with_gpus(self, gpu_number: int | None) -> Self:
         """For a rehearsal: with trialGpuNumber written where these options leave the number of GPUs to it."""
         return self
+
+
+def without_secrets(model: BaseModel) -> dict[str, Any]:
+    """JSON-able camelCase form of a platform's model without secrets, at any depth, and without empty fields."""
+    document: dict[str, Any] = _less_secrets(model.model_dump(by_alias=True, exclude_none=True),
+                                             model.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return document
+
+
+def _less_secrets(live: Any, plain: Any) -> Any:
+    if isinstance(live, dict):
+        return {str(key): _less_secrets(value, plain_value)
+                for (key, value), plain_value in zip(live.items(), plain.values(), strict=True)
+                if not isinstance(value, SecretStr)}
+    if isinstance(live, list | tuple):
+        return [_less_secrets(value, plain_value) for value, plain_value in zip(live, plain, strict=True)]
+    return plain

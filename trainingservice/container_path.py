@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import StringConstraints
+from trainingservice.refused_values import matching
 
 #: Absolute, and free of what a shell or a template would take apart.
-ContainerPath = Annotated[str, StringConstraints(pattern=r"^/[^\s'\"]*$")]
+ContainerPath = Annotated[str, matching(r"/[^\s'\"]*", "an absolute path in the container without blanks and "
+                                        "quotes, such as /mnt/data")]
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:

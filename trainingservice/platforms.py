@@ -41,7 +41,14 @@ BUILT_IN: dict[str, str] = {
 }
 
 #: What NNI's configuration files call a platform -> its name here.
-ALIASES: dict[str, str] = {"pai": "openpai", "aml": "azureml"}
+ALIASES: dict[str, str] = {"pai": "openpai", "paiYarn": "openpai", "aml": "azureml"}
+
+#: NNI's platforms that are not here -> what to do instead.
+MISSING: dict[str, str] = {
+    "dlc": "Alibaba's PAI-DLC is not here. Choose kubernetes for a cluster of yours at Alibaba, or write a platform of "
+           "your own as docs/write-a-platform.md shows.",
+    "hybrid": "NNI's hybrid of several platforms is not here. Choose one platform, and start one experiment for each.",
+}
 
 #: Top-level module of a library that is not always installed -> how to install it.
 INSTALL_HINTS: dict[str, str] = {
@@ -99,7 +106,7 @@ def broken_platforms() -> dict[str, str]:
 def load_platform(name: str) -> type[TrainingService]:
     """The class of a platform. Raises UnknownPlatform or BrokenPlatform with a sentence that says what to do."""
     targets = _targets()
-    known = name if name in targets else ALIASES.get(name, name)
+    known = name if name in targets else {key.lower(): real for key, real in ALIASES.items()}.get(name.lower(), name)
     if known not in targets:
         raise UnknownPlatform(_unknown(name, sorted(targets)))
     with _lock:
@@ -109,6 +116,16 @@ def load_platform(name: str) -> type[TrainingService]:
         with _lock:
             _loaded[known] = found
     return found
+
+
+def is_multi_phase(platform: type[TrainingService]) -> bool | None:
+    """Whether running trials can be given further parameters, asked without a service, for which there would have to be
+    a cluster. None where that depends on the cluster.
+    """
+    try:
+        return bool(object.__new__(platform).is_multi_phase_job_supported)
+    except Exception:
+        return None
 
 
 def _targets() -> dict[str, str]:
@@ -151,6 +168,8 @@ def _warn_once(text: str) -> None:
 
 
 def _unknown(name: str, known: list[str]) -> str:
+    if name.lower() in MISSING:
+        return MISSING[name.lower()]
     nearest = difflib.get_close_matches(name, [*known, *ALIASES], n=1)
     suggestion = f" Did you mean {nearest[0]!r}?" if nearest else ""
     return f"There is no platform named {name!r}.{suggestion} Known platforms: {', '.join(known)}."

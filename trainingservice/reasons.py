@@ -50,6 +50,7 @@ OF_PLATFORMS = {
 #: Codes of what keeps a whole platform, or a machine of it, from working. Argument: said.
 OF_CLUSTERS = {
     "unreachable": "The platform or the machine cannot be reached, or does not answer.",
+    "connection_refused": "Nothing takes connections at the machine's address and port.",
     "certificate_refused": "The platform's certificate is not accepted, or no TLS connection can be made.",
     "log_in_refused": "The platform or the machine does not accept the credentials (password, key, token).",
     "not_permitted": "The account lacks a permission on the platform that trials need.",
@@ -262,6 +263,21 @@ def _of_one_machine(one: Mapping[str, Any]) -> str:
     return str(one["said"]) if "said" in one else _few_are_free(**one)
 
 
+#: Code that all machines have -> what is said of them together.
+_OF_EVERY = {
+    "connection_refused": "Every machine refuses connections", "unreachable": "No machine can be reached",
+    "log_in_refused": "Every machine refuses the log-in",
+    "host_key_refused": "No machine has the host key that is expected",
+    "machine_unusable": "No machine can run trials as it is", "machine_connects": "Every machine is being connected",
+    "machine_set_aside": "Every machine is left alone for a while, because submissions failed there"}
+
+
+def _every_machine(machines: list[Mapping[str, Any]], count: int, common: str) -> str:
+    each = [f"{one['machine']}: {str(one['said']).rstrip('. ')}" for one in machines]
+    more = [f"and {count - len(machines)} more"] if count > len(machines) else []
+    return f"{_OF_EVERY.get(common, 'No machine can be used')} ({'; '.join([*each, *more])})."
+
+
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
     if asked is None:
         return f"{machine}: its GPUs are being read."
@@ -417,6 +433,12 @@ CODES: dict[str, Kind] = {
     "machine_away": Kind(
         "No trial can be started on the machine now. said: why.",
         lambda machine, said, because=None: f"{machine}: {said}"),
+    "every_machine": Kind(
+        "None of the cluster's machines can be used now. machines: of some of them name (machine) and reason; count: "
+        "of all; common: the code that all of them have, where it is one.", _every_machine),
+    "cluster_away": Kind(
+        "No trial can be started, because the cluster cannot be used. said: why; because: the same with its code.",
+        lambda cluster, said, because=None: f"The cluster {cluster} cannot be used now. {said}"),
     "machine_full": Kind(
         "The machine runs as many trials as its maxTrialNumber allows.",
         lambda machine, trials: f"{machine} runs {trials} trial(s), as many as maxTrialNumber allows."),
@@ -579,6 +601,15 @@ CODES: dict[str, Kind] = {
     "trial_not_ended": Kind(
         "Only a trial that has ended can be run again.",
         lambda status: f"The trial is {status}; it can be run again when it has ended."),
+    "one_set_only": Kind(
+        "The platform cannot give a running trial further parameters, and the experiment has multiPhase.",
+        lambda platform: (f"The platform {platform} cannot give a running trial further parameters. Leave multiPhase "
+                          "out and let each parameter set be a trial of its own, or choose another platform "
+                          "(the page Platforms says which can).")),
+    "no_job": Kind(
+        "The platform can be asked about a trial only while it has a job there.",
+        lambda status: (f"The trial is {status} and has no job on its platform now, so there is nothing to ask the "
+                        "platform about.")),
     "nothing_to_rerun": Kind(
         "No failed trial is left to run again.", lambda: "There is no failed trial that has not been run again."),
     "no_such_change": Kind(
@@ -610,6 +641,19 @@ CODES: dict[str, Kind] = {
     "objectives_missing": Kind(
         "The trial succeeded without a finite number for each objective, so the tuner learnt nothing from it. "
         "reported: whether there was a final result; before: what the trial said before.", _objectives_missing),
+    "tuner_silent": Kind(
+        "The tuner was asked for parameters and has not answered. asked_at: when (UTC); own: whether it is a class of "
+        "the user's own that is asked for one thing after another.",
+        lambda asked_at, own: (f"The tuner was asked for parameters at {asked_at} (UTC) and has not answered."
+                               + (" One that waits for results in generate_parameters needs multiThread: true."
+                                  if own else ""))),
+    "nothing_proposed": Kind(
+        "The tuner answers, and has not proposed any parameters.",
+        lambda: "The tuner has not proposed any parameters."),
+    "no_trial": Kind(
+        "The experiment ended before it had a trial. said: at what; because: the same with its code; why: what kept "
+        "trials from starting, as a sentence.",
+        lambda said, why="", because=None: f"{said} It ended without a trial. {why}".rstrip()),
     "tuner_exhausted": Kind(
         "The tuner has no further parameters to try.", lambda: "The tuner has no further parameters to try."),
 }

@@ -11,10 +11,12 @@ INTERRUPTED = 130
 #: What ``experiments`` does to one: the verb, and what that means.
 STEERING = {
     "pause": "start no new trials; running trials continue to their end",
-    "resume": "continue the experiment",
+    "resume": "continue the experiment, also beyond its limits if new ones are given",
     "stop": "end the experiment and its trials",
     "rerun-failed": "run its failed trials again",
 }
+#: Options of ``resume`` that change a limit, as fields.
+NEW_LIMITS = ("max_trial_number", "max_duration")
 LAUNCH_HELP = ("Launch an experiment from its config file. With --follow the exit status is 0 if it is DONE, 1 after "
                "an error, 2 if no worker is alive, 3 if somebody stopped it, 4 if the server has not answered for ten "
                "minutes.")
@@ -70,8 +72,10 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     trials.add_argument("--filter", metavar="WORDS", help="an expression such as \"status = FAILED and lr < 0.01\"")
     metrics = _of_one(verbs, "metrics", "list the results of its trials: intermediate results by step, and final "
                                         "results")
-    for verb, about in STEERING.items():
-        _of_one(verbs, verb, about)
+    steering = {verb: _of_one(verbs, verb, about) for verb, about in STEERING.items()}
+    steering["resume"].add_argument("--max-trial-number", type=int, metavar="N", help="a new maxTrialNumber")
+    steering["resume"].add_argument("--max-duration", metavar="TIME",
+                                    help="a new maxExperimentDuration, such as 90m or 2h")
     changes = _of_one(verbs, "changes", "list the changes after its launch, and who made them")
     undo = _of_one(verbs, "undo", "undo one of these changes")
     undo.add_argument("number", type=int, help="number of the change, as changes lists it")

@@ -13,6 +13,7 @@ from nniweb.client.arguments import (
     EXPERIMENTS_HELP,
     INTERRUPTED,
     LAUNCH_HELP,
+    NEW_LIMITS,
     STEERING,
     add_experiments_arguments,
     add_launch_arguments,
@@ -99,7 +100,8 @@ class _Commands:
         if verb == "follow":
             return self.follow(experiment)
         if verb in STEERING:
-            getattr(experiment, verb.replace("-", "_"))()
+            getattr(experiment, verb.replace("-", "_"))(
+                **{name: getattr(options, name) for name in NEW_LIMITS if hasattr(options, name)})
             self.say(f"{experiment.name} ({experiment.id}): {STEERING[verb]}. Its status is {experiment.status}.")
             return 0
         return int(getattr(self, f"_{verb}")(experiment, options) or 0)

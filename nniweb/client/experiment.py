@@ -142,9 +142,10 @@ class Experiment:
         """Start nothing new; running trials go on to their end."""
         return self._act("pause")
 
-    def resume(self) -> Self:
-        """Go on after a pause, a stop or an error. Raises Conflict."""
-        return self._act("resume")
+    def resume(self, *, max_trial_number: int | None = None, max_duration: str | float | None = None) -> Self:
+        """Go on after a pause, a stop or an error; with a higher limit also where it is done. Raises Refused."""
+        limits = {"max_trial_number": max_trial_number, "max_duration": max_duration}
+        return self._act("resume", {name: limit for name, limit in limits.items() if limit is not None})
 
     def rerun_failed(self) -> Self:
         """Run all failed trials again, as new ones. Raises Conflict."""
@@ -163,8 +164,9 @@ class Experiment:
         """Remove it with its trials and what they left. Raises Conflict where it has not ended."""
         self._client.change("DELETE", self._path)
 
-    def _act(self, action: str, *, may_repeat: bool = False) -> Self:
-        self.document = dict(self._client.change("POST", f"{self._path}actions/{action}/", may_repeat=may_repeat))
+    def _act(self, action: str, body: Any = None, *, may_repeat: bool = False) -> Self:
+        self.document = dict(self._client.change("POST", f"{self._path}actions/{action}/", body,
+                                                 may_repeat=may_repeat))
         return self
 
     @property
@@ -239,6 +241,13 @@ class Trial:
     def stop(self) -> Self:
         """End it. Harmless on an ended one."""
         self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/cancel/", may_repeat=True))
+        return self
+
+    def ask_platform(self) -> Self:
+        """Have its platform asked about its job now; ``refresh`` shows what it said when
+        ``document["refresh"]["answered_at"]`` is set anew. Raises Conflict where it has no job there.
+        """
+        self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/refresh/", may_repeat=True))
         return self
 
     # --- kept files ------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ COMMANDS = {
         "serve": "start the web server and a worker",
         "worker": "start a further worker",
         "doctor": "check this installation and print problems with their solutions",
+        "algo": "register custom tuners and assessors under a name",
         "backup": "write a backup; the server may run",
         "restore": "restore one",
         "migrate": "upgrade the database to this program's version",

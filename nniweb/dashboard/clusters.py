@@ -13,15 +13,13 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from nniweb.api.clusters.cluster_metadata import metadata_documents
-from nniweb.api.clusters.cluster_views import metadata_keys
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.documents.clusters import gpu_holders
 from nniweb.experiments.access.visibility import may_change_cluster, visible_clusters, visible_experiments
+from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.clusters.worker_presence import alive_workers, is_leased
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
-from trainingservice.errors import TrainingServiceError
-from trainingservice.platforms import broken_platforms, load_platform
+from trainingservice.platforms import broken_platforms
 
 #: Trials that a cluster's page lists.
 SHOWN_TRIALS = 50
@@ -67,13 +65,12 @@ def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
     counts = _unfinished([found]).get(found.pk, Counter())
     running = list(seen.exclude(status="WAITING").order_by("started_at", "pk")[:SHOWN_TRIALS])
     waiting = list(seen.filter(status="WAITING").order_by("pk")[:SHOWN_TRIALS])
-    keys = metadata_keys(found.platform)
     return render(request, "dashboard/cluster.html", {
         "cluster": found, "driver": driver_of(found), "counts": counts, "running": running, "waiting": waiting,
         "unlisted": sum(counts.values()) - len(running) - len(waiting), "now": timezone.now(),
         "machines": [{"machine": machine, "gpus": gpus_of(machine, holders, trials)} for machine in machines],
-        "metadata": _metadata(found), "may_change": may_change_cluster(user, found), "is_admin": user.is_admin,
-        "secrets": sorted(row.key for row in found.metadata.all() if row.is_secret and row.key not in keys),
+        "metadata": metadata_of(found), "may_change": may_change_cluster(user, found), "is_admin": user.is_admin,
+        "secrets": secret_settings(found),
         "experiments": Experiment.objects.filter(cluster=found, deleted_at=None).unfinished().count(),
         "can_rehearse": user.may_change})
 
@@ -178,12 +175,3 @@ def _reasons(found: Iterable[Cluster], user: User) -> dict[int, tuple[str, dict[
     counted = waiting.values_list("experiment__cluster", "message").annotate(
         count=Count("pk"), arguments=Min(Cast("reason_arguments", TextField()))).order_by("count", "message")
     return {pk: (message, json.loads(arguments)) for pk, message, _, arguments in counted}
-
-
-def _metadata(cluster: Cluster) -> list[dict[str, object]]:
-    """Every key the platform knows; none where the platform is not installed any more."""
-    try:
-        load_platform(cluster.platform)
-    except TrainingServiceError:
-        return []
-    return metadata_documents(cluster)

@@ -11,6 +11,7 @@ from nniweb.documents.own_group import OwnGroupField
 from nniweb.documents.reasons import reason_document
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
+from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
 from nniweb.http.fields import StrictSerializer
 from nniweb.http.reason_serializer import ReasonSerializer
@@ -88,7 +89,7 @@ class ClusterSerializer(serializers.Serializer[Any]):
     rehearsal = serializers.SerializerMethodField(
         help_text="Findings of the last full rehearsal; null before the first.")
     created_at = serializers.DateTimeField()
-    settings_revision = serializers.IntegerField(help_text="Grows with each change of settings or metadata.")
+    settings_revision = serializers.IntegerField(help_text="Grows with each change that the worker takes up.")
 
     @extend_schema_field(ReasonSerializer(allow_null=True))
     def get_reason(self, cluster: Cluster) -> dict[str, Any] | None:
@@ -101,12 +102,10 @@ class ClusterSerializer(serializers.Serializer[Any]):
         return dict(RehearsalSerializer({"at": cluster.rehearsed_at, "findings": cluster.rehearsal}).data)
 
     def get_secrets_set(self, cluster: Cluster) -> list[str]:
-        keys = self.context["metadata_keys"].get(cluster.platform, ())
-        return sorted(row.key for row in cluster.metadata.all() if row.is_secret and row.key not in keys)
+        return secret_settings(cluster)
 
     def get_metadata_set(self, cluster: Cluster) -> list[str]:
-        keys = self.context["metadata_keys"].get(cluster.platform, ())
-        return sorted(row.key for row in cluster.metadata.all() if row.key in keys)
+        return [metadatum.key for metadatum in metadata_of(cluster) if metadatum.is_set]
 
 
 class ClusterNameField(serializers.RegexField):
@@ -151,7 +150,7 @@ FOR_ADMINISTRATORS = {"settings": "change a cluster's settings, which may name t
 
 
 class MetadataSerializer(serializers.Serializer[Any]):
-    """One metadata key. The value of a secret is never shown again: it reads "set"."""
+    """One metadata key. The value of a secret is never shown again: it reads "set". Secrets in JSON are left out."""
 
     key = serializers.CharField()
     meaning = serializers.CharField()

@@ -39,7 +39,8 @@ class ProgressSerializer(serializers.Serializer[Any]):
     total = serializers.IntegerField(help_text="Trials submitted so far.")
     ended = serializers.IntegerField(help_text="Trials that have ended, with any result.")
     fraction = serializers.FloatField(allow_null=True, help_text="0 to 1; null if there is no limit.")
-    elapsed = serializers.FloatField(help_text="Seconds spent in status RUNNING.")
+    elapsed = serializers.FloatField(help_text=(
+        "Seconds in the statuses RUNNING, NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL."))
     eta = serializers.FloatField(allow_null=True, help_text=(
         "Estimated seconds to the end, at the average speed so far."))
     best_value = serializers.FloatField(allow_null=True)
@@ -89,7 +90,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
         "The metrics to optimize, the main one first; empty if the config names none."))
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
-    max_duration = serializers.FloatField(allow_null=True, help_text="Seconds in status RUNNING.")
+    max_duration = serializers.FloatField(allow_null=True, help_text="Seconds, as `elapsed` counts them.")
     max_trial_duration = serializers.FloatField(allow_null=True, help_text="Seconds of one trial.")
     code_git = CodeFromGitSerializer(allow_null=True, help_text="null if the code does not come from a repository.")
     progress = ProgressSerializer()
@@ -210,6 +211,13 @@ class TunerSerializer(StrictSerializer):
         if isinstance(data, dict) and "classArgs" in data and "class_args" not in data:
             data = {("class_args" if name == "classArgs" else name): value for name, value in data.items()}
         return super().to_internal_value(data)
+
+
+class NewLimitsSerializer(StrictSerializer):
+    """Limits with which an experiment goes on; what is left out stays."""
+
+    max_trial_number = serializers.IntegerField(min_value=1, max_value=LARGEST_COUNT, allow_null=True, required=False)
+    max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
 
 
 class ExperimentChangesSerializer(StrictSerializer):

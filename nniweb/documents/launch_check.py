@@ -45,7 +45,7 @@ def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, An
     return dict(CheckedLaunchSerializer({
         "name": settings.experiment_name or "experiment", "form": parsed.source_version,
         "platform": checked.platform.platform, "cluster": None if checked.cluster_is_new else checked.cluster.name,
-        "tuner": settings.tuner.name or settings.tuner.class_name or "",
+        "tuner": settings.tuner.name or settings.tuner.registered_as or settings.tuner.class_name or "",
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
         "parameters": list(settings.search_space), "search_space": settings.search_space,
         "code_folder": None if folder is None else str(folder),

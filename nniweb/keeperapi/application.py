@@ -26,6 +26,7 @@ from nniweb.middleware.allowances import ANYBODYS_BYTES
 from nniweb.middleware.backpressure import with_backpressure
 from nniweb.middleware.body_size import declared_length
 from nniweb.observability import process_figures
+from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
 from trialkeeper import contract
 
@@ -40,6 +41,7 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 ROUTES = (
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/reports"), "report"),
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/job"), "job"),
+    ("GET", re.compile(r"trials/([a-z0-9]{1,20})/keeper"), "keeper"),
     ("GET", re.compile(r"experiments/([a-z0-9]{1,12})/code"), "code"),
     ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/(.+)"), "file"),
 )
@@ -74,7 +76,7 @@ class KeeperApplication:
                                     "This keeper sends too many requests. It can send the next one in "
                                     f"{math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
             # what is sent in pieces waits for who reads slowly; said here, where the web server's own send is at hand
-            counted = _Counting(receive, with_backpressure(send) if name == "code" else send)
+            counted = _Counting(receive, with_backpressure(send) if name in ("code", "keeper") else send)
             try:
                 await getattr(self, name)(match, token_hash, headers, counted.receive, counted.send)
             except RefusedReport as error:
@@ -107,6 +109,14 @@ class KeeperApplication:
                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         document = await asyncio.to_thread(job_files.job_document_of, match[1], token_hash)
         await _send(send, 200, document)
+
+    async def keeper(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                     receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        await asyncio.to_thread(job_files.may_start, match[1], token_hash)
+        content = await asyncio.to_thread(keeper_bytes)
+        await send({"type": "http.response.start", "status": 200, "headers": [
+            (b"content-type", b"application/zip"), (b"content-length", str(len(content)).encode())]})
+        await send({"type": "http.response.body", "body": content})
 
     async def code(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                    receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

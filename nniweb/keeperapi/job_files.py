@@ -64,6 +64,15 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
         close_old_connections()
 
 
+def may_start(job_name: str, token_hash: str) -> None:
+    """Whether a keeper of this attempt may begin, asked before it is handed out. Raises RefusedReport."""
+    try:
+        if _attempt(job_name, token_hash).stage == Attempt.Stage.ENDED:
+            raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
+    finally:
+        close_old_connections()
+
+
 def may_report(job_name: str, token_hash: str) -> None:
     """Whether this token opens this job, asked before a large body is read. Raises RefusedReport."""
     try:

@@ -20,7 +20,7 @@ from rest_framework.views import APIView, exception_handler
 from nniweb.documents.experiments import ExperimentChangesSerializer
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.actions import change_and_undo, intents
-from nniweb.experiments.actions.imported_results import import_results
+from nniweb.experiments.actions.imported_results import import_results, imports_of
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.yaml_positions import read_mapping
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
@@ -162,7 +162,8 @@ class NotHereView(NniView):
 
 
 class ClusterMetadataView(NotHereView):
-    sentence = "The platform of an experiment is set at the launch, and on the page of its cluster."
+    sentence = ("The platform of an experiment is set at the launch. Administrators set a cluster's metadata in the "
+                "admin and over REST: PUT /api/v1/clusters/CLUSTER/metadata/KEY/.")
 
 
 class ImportDataView(NniView):
@@ -177,11 +178,8 @@ class TensorboardView(NotHereView):
 
 class ImportedDataView(NniView):
     def get(self, request: Request, experiment_id: str) -> Response:
-        """Results the tuner was told that belong to no trial of ours."""
-        told = self.experiment().tuner_events.filter(
-            data__event="tell", data__number=None, data__customized__isnull=True).order_by("number")
-        return Response([json.dumps({"parameter": event.data["parameters"], "value": event.data["value"]})
-                         for event in told])
+        """JSON text of the results of each import, which NNI keeps apart."""
+        return Response([json.dumps(results) for results in imports_of(self.experiment())])
 
 
 class JobStatisticsView(NniView):

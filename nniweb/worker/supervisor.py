@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
@@ -71,7 +72,7 @@ class Supervisor:
         self._has_looked = False
         #: Whether ``run`` was called: it can be once.
         self.has_run = False
-        self._tuners = TunerClient()
+        self._tuners = TunerClient(exit_seconds=settings.TUNER_EXIT_SECONDS)
         self._notifications = NotificationSender(self.worker_id)
         self._upkeep = Upkeep()
         self._next_tidying = 0.0

@@ -52,6 +52,12 @@ def test_an_unknown_name_is_answered_with_the_known_ones_and_the_nearest():
         load_platform("locl")
 
 
+@pytest.mark.parametrize(("name", "instead"), [("dlc", "Choose kubernetes"), ("hybrid", "Choose one platform")])
+def test_a_platform_of_nni_that_is_not_here_is_answered_with_the_way(name, instead):
+    with pytest.raises(UnknownPlatform, match=f"is not here. {instead}"):
+        load_platform(name)
+
+
 def test_names_of_old_configuration_files_lead_to_the_same_platform(write_module):
     write_module("pai_platform", WHOLE)
     platforms.register("openpai", "pai_platform:Platform")

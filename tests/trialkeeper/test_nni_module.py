@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.official_nni import official_python
 from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, old_python, wait_until
 from trainingservice.keeper.keeper_bundle import build_keeper
 from trialkeeper.metric_source import MetricsFile
@@ -225,3 +226,46 @@ def annotations_of(node: ast.AST) -> list[ast.expr]:
                  *filter(None, [node.args.vararg, node.args.kwarg])]
     found = [node.returns, *(argument.annotation for argument in arguments)]
     return [annotation for annotation in found if annotation is not None]
+
+
+#: As NNI's examples merge: a script's own parameters, the trial's, and what comes of it (None: a ValueError).
+MERGES = [
+    ({"lr": 0.1, "layers": 2}, {"lr": 0.01}, {"lr": 0.01, "layers": 2}),
+    ({"lr": 0.1}, {"lr": 1}, {"lr": 1.0}),
+    ({"lr": None}, {"lr": "adam"}, {"lr": "adam"}),
+    ({"lr": 0.1}, None, {"lr": 0.1}),
+    ({"lr": 0.1}, {"momentum": 0.9}, None),
+    ({"layers": 2}, {"layers": 2.5}, None),
+    ({"layers": 2}, {"layers": "2"}, None),
+]
+MERGE = """
+import json, sys
+from argparse import Namespace
+from nni.utils import merge_parameter
+found = []
+for base, override, _ in json.loads(sys.stdin.read()):
+    for params in (dict(base), Namespace(**base)):
+        try:
+            merged = merge_parameter(params, override)
+            assert merged is params
+            found.append(merged if isinstance(merged, dict) else vars(merged))
+        except ValueError:
+            found.append(None)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("python", ["ours", pytest.param("3.0", marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+def test_parameters_are_merged_into_those_of_a_script(for_trials, python):
+    own = python == "ours"
+    done = subprocess.run([sys.executable if own else official_python(python), "-c", MERGE], input=json.dumps(MERGES),
+                          capture_output=True, text=True, check=True,
+                          env={"PATH": os.environ["PATH"], **({"PYTHONPATH": str(for_trials)} if own else {})})
+    assert json.loads(done.stdout.splitlines()[-1]) == [expected for *_, expected in MERGES for _ in range(2)]
+
+
+def test_what_cannot_be_merged_names_the_parameter(trial):
+    failed = trial.run("from nni.utils import merge_parameter; merge_parameter({'lr': 1}, {'l': 2})", check=False)
+    assert "the search space has the parameter 'l', which the script does not have" in failed.stderr
+    failed = trial.run("from nni.utils import merge_parameter; merge_parameter({'lr': 1}, {'lr': 'a'})", check=False)
+    assert "the parameter 'lr' is of type int in the script, and of type str in the search space" in failed.stderr

@@ -13,11 +13,14 @@ from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
+from trainingservice.refused_values import matching
 
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
-HttpsAddress = Annotated[str, StringConstraints(pattern=r"^https://[^\s/?#]+/?$")]
-Datastore = Annotated[str, StringConstraints(pattern=r"^azureml://\S+$")]
-InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"[^\s/?#]+", "a name without blanks, /, ? and #")]
+HttpsAddress = Annotated[str, matching(r"https://[^\s/?#]+/?", "an address such as https://login.azure.example")]
+Datastore = Annotated[str, matching(r"azureml://\S+", "an address such as azureml://datastores/store/paths/folder/")]
+InputName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "a name of letters, digits and _, not beginning with a "
+                                    "digit")]
 
 
 class AzureMlClusterSettings(ClusterSettings):
@@ -84,12 +87,11 @@ class AzureMlTrialOptions(TrialOptions):
 
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
                               description="Image of each job. It needs Python 3.8 or newer; NNI is not needed.")
-    environment: str | None = Field(
-        default=None, pattern=r"^azureml:[^:\s]+(:[^:\s]+|@latest)$",
-        description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
-    max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect: each trial is a job "
-                                        "with a node of its own.")
+    environment: Annotated[str, matching(r"azureml:[^:\s]+(:[^:\s]+|@latest)",
+                                         "azureml:name:version or azureml:name@latest")] | None = Field(
+        default=None, description="A registered environment instead of an image: azureml:name:version. (Not in NNI.)")
+    max_trial_number_per_gpu: Annotated[int, one_trial_per_gpu("each trial is a job with a node of its own")] | None = \
+        Field(default=None, description="Must be 1: each trial is a job with a node of its own.")
     data_mounts: dict[InputName, str] = Field(
         default={}, description="Data that each job mounts, read-only: a name and an address such as "
                                 "azureml://datastores/store/paths/folder/. The trial finds the folder in the "
@@ -98,8 +100,8 @@ class AzureMlTrialOptions(TrialOptions):
         default={}, description="Folders of datastores that each job can write to: the path in the job, and an address "
                                 "such as azureml://datastores/store/paths/folder/. Use this instead of sharedStorage. "
                                 "(Not in NNI.)")
-    shm_size: str | None = Field(default=None, pattern=r"^\d+[kmgKMG]?b?$",
-                                 description='Shared memory of each job, such as "2g". (Not in NNI.)')
+    shm_size: Annotated[str, matching(r"[0-9]+[kmgKMG]?b?", 'a size such as "2g" or "512m"')] | None = Field(
+        default=None, description='Shared memory of each job, such as "2g". (Not in NNI.)')
     docker_args: str | None = Field(default=None, description="Further arguments of docker run. (Not in NNI.)")
     experiment_name: Name | None = Field(
         default=None, description="Experiment of Azure ML that shows the jobs. Default: nni_exp_ and the experiment's "

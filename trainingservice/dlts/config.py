@@ -15,9 +15,10 @@ from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.refused_values import matching
 from trainingservice.rest.web_address import web_address
 
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s/?#]+$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"[^\s/?#]+", "a name without blanks, /, ? and #")]
 
 #: Inside a job of DLTS these say who and where one is; a server that runs as a job needs no settings for it.
 TEAM_VARIABLE, EMAIL_VARIABLE, PASSWORD_VARIABLE = "DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import AliasChoices, Field, model_validator
 
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.kubernetes_base.config import RoleSettings, longest_role_name
+from trainingservice.refused_values import matching
 
 
 class CompletionPolicy(SettingsModel):
@@ -20,7 +23,8 @@ class CompletionPolicy(SettingsModel):
 class TaskRoleSettings(RoleSettings):
     """A task role."""
 
-    name: str = Field(pattern=r"^[a-z0-9]{1,63}$", description="Lower-case letters and digits.")
+    name: Annotated[str, matching(r"[a-z0-9]{1,63}", "1 to 63 lower-case letters and digits")] = Field(
+        description="Lower-case letters and digits.")
     replicas: int = Field(default=1, ge=1, le=10_000, alias="taskNumber", description="Number of tasks.")
     framework_attempt_completion_policy: CompletionPolicy | None = Field(
         default=None, description="When this role ends the trial. Default: when one task failed, or when one task of "

@@ -6,22 +6,36 @@ roles, images and limits are what one experiment asks of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
 from trainingservice.memory_size import Megabytes
+from trainingservice.refused_values import matching
 
 #: Longest name of an object that holds a trial: "nni" and the name of its job (15 characters with a retry's suffix).
 LONGEST_OBJECT_NAME = 18
 #: Host names, and so pods' names, have at most so many characters.
 LONGEST_POD_NAME = 63
 
-Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Namespace = Annotated[str, matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "1 to 63 small letters, digits and -")]
 #: A name of a service account, secret or claim.
-ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+ObjectName = Annotated[str, matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+                                     "1 to 253 small letters, digits, - and .")]
+
+
+_OF_AZURE = {"azure_account", "azure_share", "key_vault_name", "key_vault_key", "azure_account_key",
+             "azure_secret_name"}
+#: Where a field stands in NNI's v1 form.
+_IN_V1 = {"server": ": the host that exports the folder (in NNI's v1 form nfs.server)",
+          "path": ": the exported folder (in NNI's v1 form nfs.path)",
+          "claim_name": ": the name of the PersistentVolumeClaim (or path, in NNI's v1 form pvc.path)",
+          "azure_account": ": the storage account (in NNI's v1 form azureStorage.accountName)",
+          "azure_share": ": the file share (in NNI's v1 form azureStorage.azureShare)"}
 
 
 class StorageSettings(SettingsModel):
@@ -60,17 +74,21 @@ class StorageSettings(SettingsModel):
         needed = {"nfs": ("server", "path"), "pvc": () if self.path else ("claim_name",),
                   "azureStorage": ("azure_account", "azure_share")}
         others = {"nfs": ("claim_name",), "pvc": ("server",), "azureStorage": ("server", "path", "claim_name")}
+        if not self.model_fields_set & {"storage_type", "server"} and self.model_fields_set & _OF_AZURE:
+            raise ValueError("says nothing of its kind, and has fields of an Azure file share: write storage: "
+                             "azureStorage (or storageType: azureStorage, as NNI calls it since 2.4)")
         for name in needed[self.storage_type]:
             if not getattr(self, name):
-                raise ValueError(f"{_camel(name)} is required for {self.storage_type}")
+                raise ValueError(f"{file_name(name)} is required for {self.storage_type}{_IN_V1.get(name, '')}")
         for name in others[self.storage_type]:
             if getattr(self, name):
-                raise ValueError(f"{_camel(name)} does not belong to {self.storage_type}")
+                raise ValueError(f"{file_name(name)} does not belong to {self.storage_type}")
         if self.storage_type == "azureStorage":
             vault = bool(self.key_vault_name and self.key_vault_key)
             if vault + (self.azure_account_key is not None) + bool(self.azure_secret_name) != 1:
-                raise ValueError("give exactly one of keyVaultName with keyVaultKey, azureAccountKey or "
-                                 "azureSecretName; it provides the key of the account")
+                raise ValueError("give exactly one of keyVaultName with keyVaultKey (in NNI's v1 form "
+                                 "keyVault.vaultName and keyVault.name), azureAccountKey or azureSecretName; it "
+                                 "provides the key of the account")
         return self
 
     @property
@@ -110,7 +128,9 @@ class RoleSettings(SettingsModel):
     gpu_number: int | None = Field(
         default=None, ge=0, le=99_999, description="GPUs for each pod. Default: trialGpuNumber.")
     gpu_resource: str = Field(
-        default="nvidia.com/gpu", min_length=1, description="The cluster's resource name of its GPUs. (Not in NNI.)")
+        default="nvidia.com/gpu", min_length=1, description=(
+            "The cluster's resource name of its GPUs, or of shares of them such as nvidia.com/gpu.shared. (Not in "
+            "NNI.)"))
     cpu_number: float | None = Field(
         default=None, ge=0, le=99_999, description="CPUs for each pod, as request and limit. Default, and 0: no "
                                                    "request and no limit.")
@@ -121,9 +141,10 @@ class RoleSettings(SettingsModel):
         default=None, description="A docker config.json on the server, for the image's registry. A Secret is made of "
                                   "it, and is removed with the experiment.")
     code_directory: str | None = Field(
-        default=None, description="Accepted because NNI's files have it; all roles get trialCodeDirectory.")
-    python: str = Field(default="python3", min_length=1, pattern=r"^\S+$",
-                        description="Name of the Python program in the image. (Not in NNI.)")
+        default=None, description="Folder of the trial's code. NNI's files name it for each role. It must be the same "
+                                  "for all roles, and the same as trialCodeDirectory if that is given.")
+    python: Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a command without blanks")] = Field(
+        default="python3", description="Name of the Python program in the image. (Not in NNI.)")
 
     @field_validator("command")
     @classmethod
@@ -172,6 +193,11 @@ class KubernetesClusterSettings(ClusterSettings):
         return self.way_home == "network"
 
 
+OneTrialPerGpu = Annotated[int, one_trial_per_gpu(
+    "Kubernetes gives a GPU to one pod. To let trials share GPUs, have the cluster's device plugin offer shares of "
+    "them (time-slicing or MPS), and give their name, such as nvidia.com/gpu.shared, in gpuResource")]
+
+
 class KubernetesTrialOptions(TrialOptions):
     """What one experiment asks of its trials' pods, whatever their kind."""
 
@@ -187,9 +213,9 @@ class KubernetesTrialOptions(TrialOptions):
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: each trial has pods of "
                                   "its own.")
-    max_trial_number_per_gpu: int | None = Field(
-        default=None, ge=1, description="Accepted because NNI's files have it. It has no effect here: a pod does not "
-                                        "share the GPUs that the cluster assigns to it.")
+    max_trial_number_per_gpu: OneTrialPerGpu | None = Field(
+        default=None, description="Must be 1: Kubernetes gives a GPU to one pod. To use shares of GPUs that the "
+                                  "cluster offers (time-slicing, MPS), give their name in gpuResource.")
 
     def roles(self) -> dict[str, RoleSettings]:
         """The roles by name, the reporting one first."""
@@ -204,17 +230,32 @@ class KubernetesTrialOptions(TrialOptions):
         return sum(pods * (gpu_number or 0 if gpus is None else gpus) for pods, gpus in of_a_pod)
 
     def with_gpus(self, gpu_number: int | None) -> Self:
-        return self.model_copy(update={name: _filled(getattr(self, name), gpu_number)
+        return self._with_roles(lambda role: role if role.gpu_number is not None
+                                else role.model_copy(update={"gpu_number": gpu_number}))
+
+    def code_directories(self) -> dict[tuple[str | int, ...], str]:
+        found: dict[tuple[str | int, ...], str] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            roles = [((file_name(name), index), role) for index, role in enumerate(value)] \
+                if isinstance(value, tuple) else [((file_name(name),), value)]
+            found |= {(*place, "codeDirectory"): role.code_directory for place, role in roles
+                      if isinstance(role, RoleSettings) and role.code_directory}
+        return found
+
+    def without_code_directories(self) -> Self:
+        return self._with_roles(lambda role: role.model_copy(update={"code_directory": None}))
+
+    def _with_roles(self, change: Callable[[RoleSettings], RoleSettings]) -> Self:
+        return self.model_copy(update={name: _changed(getattr(self, name), change)
                                        for name in type(self).model_fields})
 
 
-def _filled(value: Any, gpu_number: int | None) -> Any:
-    """A role, or roles, that ask for so many GPUs where they say nothing of their own; anything else as it is."""
+def _changed(value: Any, change: Callable[[RoleSettings], RoleSettings]) -> Any:
+    """A role, or roles, changed; anything else as it is."""
     if isinstance(value, tuple):
-        return tuple(_filled(item, gpu_number) for item in value)
-    if isinstance(value, RoleSettings) and value.gpu_number is None:
-        return value.model_copy(update={"gpu_number": gpu_number})
-    return value
+        return tuple(_changed(item, change) for item in value)
+    return change(value) if isinstance(value, RoleSettings) else value
 
 
 def longest_role_name(replicas: int) -> int:
@@ -222,6 +263,7 @@ def longest_role_name(replicas: int) -> int:
     return LONGEST_POD_NAME - LONGEST_OBJECT_NAME - len("--") - len(str(replicas - 1))
 
 
-def _camel(name: str) -> str:
+def file_name(name: str) -> str:
+    """A field's name in files."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.refused_values import matching
 
 
 class LocalClusterSettings(ClusterSettings):
@@ -76,8 +77,8 @@ class LocalTrialOptions(TrialOptions):
     snapshot_code: bool = Field(
         default=False, description="Give each trial its own copy of the code folder as it was at the launch (without "
                                    "files that .nniignore names) instead of running in the folder itself.")
-    run_as: str | None = Field(
-        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$",
+    run_as: Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}", "the name of a user")] | None = Field(
+        default=None,
         description="User of this machine as whom the trials run, so that they cannot read the server's files. Each "
                     "trial then has its own copy of the code. The server must run as root, or be allowed to start "
                     "programs as that user with sudo. Default: the server's own user.")

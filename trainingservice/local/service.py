@@ -102,6 +102,7 @@ class LocalTrainingService(PollingTrainingService):
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key != LOCAL_CONFIG:
             super().set_cluster_metadata(key, value)
+            return
         try:
             self._metadata = LocalConfigMetadata.model_validate_json(value or "{}")
         except ValidationError as error:
@@ -112,7 +113,7 @@ class LocalTrainingService(PollingTrainingService):
         self.room_may_be_free()
 
     def get_cluster_metadata(self, key: str) -> str:
-        return self._metadata_text if key == LOCAL_CONFIG else ""
+        return self._metadata_text if key == LOCAL_CONFIG else super().get_cluster_metadata(key)
 
     def list_machines(self) -> list[MachineDetail]:
         look = self._gpus.latest

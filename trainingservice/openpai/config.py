@@ -14,13 +14,15 @@ from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
 from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.openpai.storages import own_storages
+from trainingservice.refused_values import matching
 from trainingservice.rest.web_address import web_address
 
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a name without blanks")]
 
 
 def _with_http(host: Any) -> Any:
@@ -40,11 +42,30 @@ class OpenPaiClusterSettings(ClusterSettings):
         "paiConfig.userName": "username",
         "paiConfig.token": "token",
         "paiConfig.passWord": "password",
+        "paiYarnConfig.host": "host",
+        "paiYarnConfig.userName": "username",
+        "paiYarnConfig.token": "token",
+        "paiYarnConfig.passWord": "password",
         "trial.paiStorageConfigName": "storageConfigName",
         "trial.nniManagerNFSMountPath": "localStorageMountPoint",
         "trial.containerNFSMountPath": "containerStorageMountPoint",
     }
-    v1_values: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"paiConfig.host": _with_http}
+    v1_values: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "paiConfig.host": _with_http, "paiYarnConfig.host": _with_http}
+    v1_dropped: ClassVar[Mapping[str, str]] = {
+        "trial.paiStoragePlugin": "not needed; the cluster mounts the storage that paiStorageConfigName names, or the "
+                                  "account's default storage",
+        "trial.dataDir": "has no effect, as in NNI; trials read data by addresses of their own",
+        "trial.outputDir": "has no effect, as in NNI; the output of trials is collected here",
+    }
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {
+        "trial.paiStoragePlugin": str, "trial.dataDir": str, "trial.outputDir": str}
+    v1_refused: ClassVar[Mapping[str, str]] = {
+        "trial.authFile": "belongs to OpenPAI's clusters on YARN. Give the log-in of the image's registry in a job "
+                          "document (paiConfigPath), in its field prerequisites",
+        "trial.portList": "belongs to OpenPAI's clusters on YARN. Give the ports in a job document (paiConfigPath), in "
+                          "the field resourcePerInstance of its task role",
+    }
 
     host: Name = Field(description="Address of the cluster's web portal. Without http:// or https:// it means "
                                    "https:// (in NNI's v1 form http://).")
@@ -58,14 +79,21 @@ class OpenPaiClusterSettings(ClusterSettings):
     ca_file: Path | None = Field(
         default=None, description="PEM file of the authority that signed the cluster's certificate, if it is a private "
                                   "one. (Not in NNI.)")
-    storage_config_name: Name = Field(description="Name of a storage of the cluster that the account may use.")
-    local_storage_mount_point: Path = Field(
-        description="Folder at which that storage is mounted on this server. If the storage is not shared among users, "
-                    "the account's folder in it.")
-    container_storage_mount_point: ContainerPath = Field(description="Path of the storage inside jobs.")
+    storage_config_name: Name | None = Field(
+        default=None, description="Name of a storage of the cluster that the account may use and that is mounted on "
+                                  "this server. Default: the account's default storage, if the mount points are "
+                                  "given. Without a storage, jobs get their code from this server and must reach it.")
+    local_storage_mount_point: Path | None = Field(
+        default=None, description="Folder at which that storage is mounted on this server. If the storage is not "
+                                  "shared among users, the account's folder in it.")
+    container_storage_mount_point: ContainerPath | None = Field(
+        default=None, description="Path of the storage inside jobs.")
 
     def borrowed_from_the_server(self) -> str:
-        return "a folder of its file system"
+        return "a folder of its file system" if self.local_storage_mount_point is not None else ""
+
+    def must_call_home(self) -> bool:
+        return self.local_storage_mount_point is None
 
     @field_validator("host")
     @classmethod
@@ -74,17 +102,28 @@ class OpenPaiClusterSettings(ClusterSettings):
 
     @field_validator("local_storage_mount_point")
     @classmethod
-    def _is_folder(cls, value: Path, info: ValidationInfo) -> Path:
-        if (info.context or {}).get("must_exist") and not value.is_dir():
+    def _is_folder(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and (info.context or {}).get("must_exist") and not value.is_dir():
             raise ValueError(f"there is no folder {value}; mount the storage there or correct the path")
         return value
+
+    @model_validator(mode="after")
+    def _whole_storage(self) -> OpenPaiClusterSettings:
+        both = (self.local_storage_mount_point, self.container_storage_mount_point)
+        if any(both) and not all(both) or self.storage_config_name is not None and not all(both):
+            raise ValueError("a storage needs localStorageMountPoint (its folder on this server) and "
+                             "containerStorageMountPoint (its path inside jobs; in NNI's v1 form "
+                             "nniManagerNFSMountPath and containerNFSMountPath); give both, or omit both and "
+                             "storageConfigName. For a storage that only jobs mount, use storages")
+        return self
 
     @model_validator(mode="after")
     def _one_credential(self) -> OpenPaiClusterSettings:
         if self.token is not None and self.password is not None:
             raise ValueError("token and password cannot be given together; leave one of them out")
         if self.token is None and self.password is None:
-            raise ValueError("token is required; copy a token from your profile page in the cluster's web portal")
+            raise ValueError("token is required; copy a token from your profile page in the cluster's web portal, or "
+                             "give password if the cluster accepts passwords")
         return self
 
 
@@ -94,6 +133,7 @@ class OpenPaiTrialOptions(TrialOptions):
     v1_fields: ClassVar[Mapping[str, str]] = {
         "trial.cpuNum": "trialCpuNumber",
         "trial.memoryMB": "trialMemorySize",
+        "trial.shmMB": "shmSize",
         "trial.image": "dockerImage",
         "trial.virtualCluster": "virtualCluster",
         "trial.paiConfigPath": "openpaiConfigFile",
@@ -104,19 +144,23 @@ class OpenPaiTrialOptions(TrialOptions):
         "paiConfig.memoryMB": "trialMemorySize",
     }
     v1_dropped: ClassVar[Mapping[str, str]] = {
-        "paiConfig.maxTrialNumPerGpu": "has no effect; each trial is a job with GPUs of its own",
+        "paiConfig.maxTrialNumPerGpu": "1 is what holds; each trial is a job with GPUs of its own",
         "paiConfig.useActiveGpu": "has no effect; the cluster gives each job GPUs of its own",
     }
-    v1_dropped_types: ClassVar[Mapping[str, Any]] = {"paiConfig.maxTrialNumPerGpu": int, "paiConfig.useActiveGpu": bool}
+    v1_dropped_types: ClassVar[Mapping[str, Any]] = {
+        "paiConfig.maxTrialNumPerGpu": Annotated[int, one_trial_per_gpu("each trial is a job with GPUs of its own")],
+        "paiConfig.useActiveGpu": bool}
 
     trial_cpu_number: int = Field(default=1, ge=1, le=99_999, description="CPU cores of each job.")
     trial_memory_size: Megabytes = Field(
         default=8192, ge=100, description='Memory of each job: megabytes, or a size with its unit such as "8gb".')
+    shm_size: Megabytes | None = Field(
+        default=None, ge=1, description='Shared memory of each job: megabytes, or a size with its unit such as "2gb". '
+                                        "Default: the cluster's default, usually 512 MB. (Not in NNI 2.)")
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
                               description="Image of each job. It needs Python 3.8 or newer; NNI is not needed.")
-    virtual_cluster: str | None = Field(
-        default=None, pattern=r"^[A-Za-z0-9_]+$",
-        description="The cluster's queue. Default: the queue default.")
+    virtual_cluster: Annotated[str, matching(r"[A-Za-z0-9_]+", "letters, digits and _")] | None = Field(
+        default=None, description="The cluster's queue. Default: the queue default.")
     storages: dict[Name, ContainerPath] = Field(
         default={}, description="Further storages of the cluster that each job mounts: the storage's name, and the "
                                 "path in the job. Use this instead of sharedStorage. (Not in NNI.)")
@@ -136,7 +180,8 @@ class OpenPaiTrialOptions(TrialOptions):
         assert isinstance(settings, OpenPaiClusterSettings)
         in_document = [str(entry.get("mountPath") or f"/mnt/{entry['name']}")
                        for entry in own_storages(self.openpai_config)]
-        if is_below(path, [settings.container_storage_mount_point, *self.storages.values(), *in_document]):
+        ours = settings.container_storage_mount_point
+        if is_below(path, [*([ours] if ours is not None else []), *self.storages.values(), *in_document]):
             return ""
         return (f"jobs on OpenPAI find no share at {path}, because their containers cannot mount file systems. Give "
                 "this storage in the field storages, by its name in the cluster, such as storages: {lab-nfs: "

@@ -11,6 +11,7 @@ from typing import Any
 from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.openpai.storages import own_storages
 from trainingservice.openpai.templates import all_commands
+from trainingservice.openpai.without_storage import FETCH
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import contract
 
@@ -29,7 +30,9 @@ _NO_PYTHON = "The image has no python3, which the trial's keeper needs (3.8 or n
 
 @dataclass(frozen=True)
 class KeeperStart:
-    """How the keeper is started in a container. Paths are those in the container."""
+    """How the keeper is started in a container. Paths are those in the container; none of them where there is no
+    storage: the keeper is then fetched from the server.
+    """
 
     keeper: str
     folder: str
@@ -41,9 +44,9 @@ def job_name(form: JobApplicationForm) -> str:
     return f"nni_exp_{form.experiment_id}_trial_{form.job_name}"
 
 
-def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: KeeperStart, *, storage: str,
-                 storage_mount: str, installation: str) -> dict[str, Any]:
-    """The document that is submitted (protocol version 2)."""
+def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: KeeperStart, *,
+                 mounts: Mapping[str, str], installation: str) -> dict[str, Any]:
+    """The document that is submitted (protocol version 2). ``mounts``: storages that the server shares, and where."""
     document = (copy.deepcopy(options.openpai_config) if options.openpai_config is not None
                 else _simple(form, options))
     document["name"] = job_name(form)
@@ -53,7 +56,7 @@ def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: 
     # the commands of the default deployment are among the role's own, under the keeper
     (document.get("defaults") or {}).pop("deployment", None)
     extras = document.get("extras") if isinstance(document.get("extras"), dict) else {}
-    ours = {**options.storages, storage: storage_mount}
+    ours = {**options.storages, **mounts}
     storages = [entry for entry in own_storages(document) if entry["name"] not in ours]
     storages += [{"name": name, "mountPath": path} for name, path in ours.items()]
     document["extras"] = {**(extras or {}), "storages": storages,
@@ -67,6 +70,7 @@ def job_document(form: JobApplicationForm, options: OpenPaiTrialOptions, start: 
 
 
 def _simple(form: JobApplicationForm, options: OpenPaiTrialOptions) -> dict[str, Any]:
+    shared_memory = {} if options.shm_size is None else {"extraContainerOptions": {"shmMB": options.shm_size}}
     return {
         "protocolVersion": 2,
         "type": "job",
@@ -80,6 +84,7 @@ def _simple(form: JobApplicationForm, options: OpenPaiTrialOptions) -> dict[str,
             "resourcePerInstance": {"gpu": form.gpu_number or 0, "cpu": options.trial_cpu_number,
                                     "memoryMB": options.trial_memory_size},
             "commands": [],
+            **shared_memory,
         }},
     }
 
@@ -103,7 +108,7 @@ def _commands(form: JobApplicationForm, start: KeeperStart, number: int, name: s
     if start.urls:
         lines.append(f"export {contract.ENV_TOKEN}='<% $secrets.{TOKEN_SECRET} %>'")
     if not own:
-        lines.append(f"export {contract.ENV_FOLDER}={shlex.quote(folder)}")
+        lines += [f"export {contract.ENV_FOLDER}={shlex.quote(folder)}"] if folder else []
     else:
         lines += [
             f"nniweb_replica=$(({number} * {_REPLICAS_PER_ROLE} + {_TASK_INDEX}))",
@@ -119,8 +124,13 @@ def _commands(form: JobApplicationForm, start: KeeperStart, number: int, name: s
             *own,
             "END_OF_THE_COMMANDS",
         ]
-    lines.append(f"exec python3 {shlex.quote(start.keeper)} run")
-    return lines
+    if start.keeper:
+        return [*lines, f"exec python3 {shlex.quote(start.keeper)} run"]
+    at_server = f"{contract.URL_PREFIX}trials/{form.job_name}/keeper"
+    # in one entry of the list: the cluster takes the blanks off the ends of each
+    return [*lines, "nniweb_keeper=$(mktemp)",
+            f"python3 - \"$nniweb_keeper\" {at_server} <<'END_OF_THE_FETCHER'\n{FETCH}END_OF_THE_FETCHER",
+            'exec python3 "$nniweb_keeper" run']
 
 
 def role_command() -> str:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainingservice.base import RehearsalFinding
-from trainingservice.errors import TrainingServiceError
+from trainingservice.errors import PermanentError, TrainingServiceError
 from trainingservice.openpai.api import OpenPaiApi, token_expiry
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
-from trainingservice.openpai.storages import own_storages
+from trainingservice.openpai.storages import default_storage, own_storages
 from trainingservice.openpai.token_doubt import TokenDoubted
+from trainingservice.openpai.without_storage import NEEDS_STORAGE
 from trainingservice.rest.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
@@ -22,17 +23,28 @@ EXPIRES_SOON = 24 * 3600.0
 ASK_AGAIN_AFTER = (0.5, 1.0)
 
 
-def rehearse_cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, storage: SharedFolder,
+def rehearse_cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, storage: SharedFolder | None,
                      options: OpenPaiTrialOptions | None, clock: Callable[[], float], *,
                      quick: bool) -> list[RehearsalFinding]:
-    """All findings, good ones too. ``options``: of the experiment that is to be launched."""
+    """All findings, good ones too. ``options``: of the experiment that is to be launched. ``storage``: None where there
+    is none.
+    """
     findings = []
     try:
         for finding in _cluster(api, settings, options, clock, QUICK_TIMEOUT if quick else TIMEOUT):
             findings.append(finding)  # noqa: PERF402  those before an error count
     except TrainingServiceError as error:
         findings.append(RehearsalFinding("connection", False, str(error), temporary=True))
-    return [*findings, *rehearse_storage(storage)]
+    return [*findings, *(rehearse_storage(storage) if storage is not None else [_without_storage(options)])]
+
+
+def _without_storage(options: OpenPaiTrialOptions | None) -> RehearsalFinding:
+    what = "openpaiConfig" if options is not None and options.openpai_config is not None else \
+        "channel: storage" if options is not None and options.channel == "storage" else ""
+    if what:
+        return RehearsalFinding("folder", False, f"{what} needs a storage: {NEEDS_STORAGE}.")
+    return RehearsalFinding("folder", True, "Jobs share no storage with this server: they fetch their code from it "
+                                            "over the network, and report to it.")
 
 
 def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPaiTrialOptions | None,
@@ -58,7 +70,13 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
                                                "virtualCluster.")
     else:
         yield RehearsalFinding("queue", True, f"Jobs go to the virtual cluster {wanted}.")
-    yield from _storage(api.storage(settings.storage_config_name, timeout), settings)
+    if settings.container_storage_mount_point is not None:
+        try:
+            name = settings.storage_config_name or default_storage(api.default_storages(), settings.username)
+        except PermanentError as error:
+            yield RehearsalFinding("storage", False, str(error))
+            return
+        yield from _storage(api.storage(name, timeout), settings, name)
     for name in _further_storages(options, settings):
         is_there = api.storage(name, timeout) is not None
         yield RehearsalFinding("storage", is_there, f"Jobs mount the storage {name!r}." if is_there else
@@ -101,8 +119,7 @@ def _expiry(settings: OpenPaiClusterSettings, now: float) -> Iterator[RehearsalF
                                temporary=True)
 
 
-def _storage(found: dict[str, Any] | None, settings: OpenPaiClusterSettings) -> Iterator[RehearsalFinding]:
-    name = settings.storage_config_name
+def _storage(found: dict[str, Any] | None, settings: OpenPaiClusterSettings, name: str) -> Iterator[RehearsalFinding]:
     if found is None:
         yield RehearsalFinding("storage", False, f"The cluster has no storage {name!r} that user {settings.username} "
                                                  "may use; correct storageConfigName.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import MustWait, PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.files.output_folder import OutputFolder
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi, Refusal
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
@@ -24,7 +25,8 @@ from trainingservice.openpai.job_document import (
 from trainingservice.openpai.protocol_schema import document_problems, own_document_problems
 from trainingservice.openpai.rehearsal import rehearse_cluster
 from trainingservice.openpai.states import observed_detail, observed_row, of_openpai
-from trainingservice.openpai.storages import wants_default_storages
+from trainingservice.openpai.storages import default_storage, wants_default_storages
+from trainingservice.openpai.without_storage import ServerChannel, no_output_folder
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import Observation
@@ -52,6 +54,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
 
     All jobs are asked about in one question; the detail of one is asked for when it begins and when it ends.
     Keeper, job and (where the server has no address for other machines) code and reports go through the storage.
+    Without a storage all of them go over the network.
     """
 
     platform: ClassVar[str] = "openpai"
@@ -63,9 +66,16 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
                  monotonic: Callable[[], float] = time.monotonic) -> None:
         self._settings = cast(OpenPaiClusterSettings, settings)
-        super().__init__(settings, context, SharedFolder(
-            self._settings.local_storage_mount_point, self._settings.container_storage_mount_point,
-            context.state_folder / "code"), monotonic=monotonic)
+        here, there = self._settings.local_storage_mount_point, self._settings.container_storage_mount_point
+        self._has_storage = here is not None and there is not None
+        if here is not None and there is not None:
+            storage = SharedFolder(here, there, context.state_folder / "code")
+        else:  # for tombstones
+            storage = SharedFolder(context.state_folder / "jobs", "/", context.state_folder / "code", private=True)
+        super().__init__(settings, context, storage, monotonic=monotonic)
+        if not self._has_storage:
+            self.channel = ServerChannel(storage, context)
+        self._default_storage = ""
         self._api = OpenPaiApi(self._settings)
         self._one_by_one = OneByOne()
         self._machines: dict[str, str] = {}
@@ -81,7 +91,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
         self._api.close()
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        return rehearse_cluster(self._api, self._settings, self.storage,
+        return rehearse_cluster(self._api, self._settings, self.storage if self._has_storage else None,
                                 cast("OpenPaiTrialOptions | None", options), self.context.clock, quick=quick)
 
     # --- the four methods ------------------------------------------------------------------
@@ -107,7 +117,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
         self._unanswered.discard(job.id)
         return Observation(TrialJobStatus.WAITING, url=self._api.page(name),
                            platform_state=accepted_at(self.context.clock()),
-                           working_directory=self.working_directory_of(job))
+                           working_directory=self.working_directory_of(job) if self._has_storage else "")
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         if len(jobs) == 1:  # an update, or the last one: its own answer is smaller than the list's
@@ -135,9 +145,24 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
     def stop_job(self, job: TrialJobDetail) -> None:
         # first what keeps a late submission from starting: the cluster has nothing for a job it does not know yet
         try:
+            if not self._has_storage:
+                self._make_own_folder()
             self.storage.cancel(job.form.experiment_id, job.id)
         finally:
             self._api.stop(job_name(job.form))
+
+    def hear(self, job_name: str, entries: Iterable[contract.Entry]) -> None:
+        entries = list(entries)
+        if isinstance(self.channel, ServerChannel):
+            self.channel.heard(job_name, entries)
+        super().hear(job_name, entries)
+
+    @property
+    def is_multi_phase_job_supported(self) -> bool:
+        return self._has_storage
+
+    def output_folder(self, job: TrialJobDetail) -> OutputFolder:
+        return super().output_folder(job) if self._has_storage else no_output_folder()
 
     def job_ended(self, job: TrialJobDetail) -> None:
         super().job_ended(job)
@@ -174,9 +199,24 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
                      for folder in role_folders(options.openpai_config).values() if folder}
         keeper, folder = self.channel.prepare(form, self.platform, urls, roles)
         start = KeeperStart(keeper, folder, urls)
-        return job_document(form, options, start, storage=self._settings.storage_config_name,
-                            storage_mount=self._settings.container_storage_mount_point,
-                            installation=self.context.installation)
+        return job_document(form, options, start, mounts=self._mounts(), installation=self.context.installation)
+
+    def _mounts(self) -> dict[str, str]:
+        """The storage that the server shares, by its name in the cluster, and where jobs have it."""
+        there = self._settings.container_storage_mount_point
+        if there is None:
+            return {}
+        name = self._settings.storage_config_name or self._default_storage
+        if not name:
+            self._default_storage = name = default_storage(self._api.default_storages(), self._settings.username)
+        return {name: there}
+
+    def _make_own_folder(self) -> None:
+        try:
+            self.storage.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise TemporaryError(f"The server cannot write to its own state folder: {error.strerror}; make room "
+                                 "there.") from error
 
     def _with_default_storages(self, options: OpenPaiTrialOptions) -> OpenPaiTrialOptions:
         """The same, where a document asks for the default storages with these: ours would stand in their place."""

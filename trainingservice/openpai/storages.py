@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from trainingservice.errors import PermanentError
 
 _PLUGINS, _STORAGE_PLUGIN = "com.microsoft.pai.runtimeplugin", "teamwise_storage"
 
@@ -15,6 +17,15 @@ def own_storages(document: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """
     named = (entry for entry in _listed(document) or [] if isinstance(entry, dict))
     return [dict(entry) for entry in named if entry.get("name") and isinstance(entry["name"], str)]
+
+
+def default_storage(names: Sequence[str], username: str) -> str:
+    """The account's one default storage. Raises PermanentError where it has none, or several."""
+    if len(names) == 1:
+        return names[0]
+    has = "no default storage" if not names else f"several default storages ({', '.join(names)})"
+    raise PermanentError(f"The account {username} has {has} on the cluster: give storageConfigName, the name of the "
+                         "storage that is mounted at localStorageMountPoint.")
 
 
 def wants_default_storages(document: Mapping[str, Any] | None) -> bool:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainingservice.errors import UnknownTrialJob
+from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.receiver.attempt_records import AttemptRecord, token_hash
 from trainingservice.receiver.receiver_http import Answer, ReceiverServer, Request
 from trainingservice.receiver.report_reading import RefusedReport, read_report
@@ -171,6 +172,8 @@ class KeeperReceiver:
             known = self._who(request)
             if request.method == "GET" and len(parts) == 3 and parts[::2] == ["trials", "job"]:
                 return self._get_job(self._own(known, parts[1]))
+            if request.method == "GET" and len(parts) == 3 and parts[::2] == ["trials", "keeper"]:
+                return self._get_keeper(self._own(known, parts[1]))
             if request.method == "GET" and len(parts) == 3 and parts[::2] == ["experiments", "code"]:
                 return self._get_code(known, parts[1])
             if request.method == "POST" and len(parts) == 3 and parts[::2] == ["trials", "reports"]:
@@ -208,6 +211,11 @@ class KeeperReceiver:
             return Answer(404, {"installation": self.installation, "error": "unknown",
                                 "message": f"what {attempt.job_name} has to run is not known here"})
         return Answer(200, attempt.document)
+
+    def _get_keeper(self, attempt: AttemptRecord) -> Answer:
+        if attempt.gone:
+            raise RefusedReport(410, contract.ERROR_GONE, f"attempt {attempt.job_name} is no longer wanted")
+        return Answer(200, keeper_bytes(), {"Content-Type": "application/zip"})
 
     def _get_code(self, attempt: AttemptRecord, experiment_id: str) -> Answer:
         document = attempt.document

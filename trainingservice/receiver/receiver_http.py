@@ -29,10 +29,10 @@ LINGER_BYTES, LINGER_TIMEOUT = 4 * contract.MAX_REPORT_BYTES, 2.0
 
 @dataclass(frozen=True)
 class Answer:
-    """``body`` is sent as JSON, a path as the content of that file."""
+    """``body`` is sent as JSON, a path as the content of that file, bytes as they are."""
 
     status: int
-    body: Mapping[str, Any] | Path
+    body: Mapping[str, Any] | Path | bytes
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
                     stream.seek(0)
                     shutil.copyfileobj(stream, self.wfile)
             else:
-                body = json.dumps(answer.body).encode()
+                body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
                 self._begin(answer, len(body))
                 self.wfile.write(body)
             self.wfile.flush()

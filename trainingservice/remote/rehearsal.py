@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainingservice.base import REHEARSAL_SECONDS, RehearsalFinding
 from trainingservice.errors import TemporaryError, TrainingServiceError
+from trainingservice.every_machine import every_machine
 from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
 from trainingservice.keeper.agent_client import AgentClient, AgentError
 from trainingservice.keeper.control_groups_finding import control_groups_finding
@@ -85,10 +86,19 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
         findings.append([_not_looked_at(not_looked_at, len(machines), whole)])
     some_may_be_well = any(not any(finding.blocks or finding.temporary for finding in of_one) for of_one in findings)
     if not some_may_be_well and not not_looked_at:
-        return [finding for of_one in findings for finding in of_one]
+        was_reached = any(finding.ok and finding.check == "connection" for of_one in findings for finding in of_one)
+        whole_cluster = [_of_all(findings)] if len(findings) > 1 and not was_reached else []
+        return [*whole_cluster, *(finding for of_one in findings for finding in of_one)]
     return [finding if not finding.blocks else RehearsalFinding(finding.check, False, finding.message, finding.machine,
                                                                 temporary=True)
             for of_one in findings for finding in of_one]
+
+
+def _of_all(findings: Sequence[Sequence[RehearsalFinding]]) -> RehearsalFinding:
+    """The one sentence of a cluster none of whose machines was reached."""
+    first = [next(finding for finding in of_one if not finding.ok) for of_one in findings]
+    said = every_machine([(finding.machine, finding.message) for finding in first])
+    return RehearsalFinding("connection", False, said, temporary=all(finding.temporary for finding in first))
 
 
 def _not_looked_at(hosts: Sequence[str], of: int, seconds: float) -> RehearsalFinding:
@@ -119,7 +129,7 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
         yield from _folder_and_disk(facts, name)
         yield _clock(facts, name)
         if storage is not None and not quick:
-            yield _share(connection, storage, name)
+            yield _share(connection, storage.at_home(facts.home), name)
         if not quick and not facts.error:
             yield from _with_agent(connection, facts, settings, bundle, cluster_folder, addresses, name)
     except MachineProblem as problem:
@@ -133,7 +143,7 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
 
 
 def _finding(problem: MachineProblem, name: str) -> RehearsalFinding:
-    return RehearsalFinding(problem.check, False, str(problem), name, temporary=not problem.needs_person)
+    return RehearsalFinding(problem.check, False, problem.reason, name, temporary=not problem.needs_person)
 
 
 def _folder_and_disk(facts: MachineFacts, name: str) -> Iterator[RehearsalFinding]:

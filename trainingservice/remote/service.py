@@ -84,6 +84,7 @@ class RemoteTrainingService(PollingTrainingService):
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key != "host_keys":
             super().set_cluster_metadata(key, value)
+            return
         try:
             document = read_json(value or "{}")
             if not isinstance(document, dict):
@@ -99,7 +100,7 @@ class RemoteTrainingService(PollingTrainingService):
         self._keys.demand({name: str(text) for name, text in document.items()})
 
     def get_cluster_metadata(self, key: str) -> str:
-        return self._host_keys_text if key == "host_keys" else ""
+        return self._host_keys_text if key == "host_keys" else super().get_cluster_metadata(key)
 
     def _make_machines(self) -> None:
         if self._machines:
@@ -291,8 +292,9 @@ class RemoteTrainingService(PollingTrainingService):
         storage = self._settings.shared_storage
         if storage is not None:
             form = job.form
-            trusted = storage.remote_mount_point
-            folder = posixpath.relpath(storage.trial_folder(form.experiment_id, form.trial_job_id), trusted)
+            point = storage.remote_mount_point
+            trusted = posixpath.join("~", point)
+            folder = posixpath.relpath(storage.trial_folder(form.experiment_id, form.trial_job_id), point)
         else:
             trusted = machine.settings.working_folder or DEFAULT_FOLDER
             folder = f"{self.cluster_folder}/{self._folder(job)}/{contract.NNI_FOLDER}"

@@ -17,8 +17,8 @@ def trial_document(job: TrialJobDetail, platform: str, cluster: RemoteClusterSet
         path = [machine.python_path if machine.python_path.startswith("/") else home + machine.python_path[1:]]
     document = job_document(job.form, platform=platform, code=code, gpu_indices=job.gpu_indices, path=path)
     document["environment"] = {**machine.environment, **document["environment"]}
-    storage = cluster.shared_storage
-    if storage is not None:
+    if cluster.shared_storage is not None:
+        storage = cluster.shared_storage.at_home(home)
         output = storage.trial_folder(job.form.experiment_id, job.form.trial_job_id)
         document["environment"] = {**document["environment"], **storage.variables}
         document["command"] = (f"{storage.mount_script(storage.remote_mount_point)}\n"

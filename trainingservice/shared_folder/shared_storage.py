@@ -5,6 +5,7 @@ The fields are NNI's (``localMounted`` speaks of the server: on trial machines N
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import placeholder_sentence
 
 #: What each kind of storage needs besides its mount points: field -> how files spell it.
 NEEDED = {"NFS": {"nfs_server": "nfsServer", "exported_directory": "exportedDirectory"},
@@ -25,7 +27,9 @@ class SharedStorage(SettingsModel):
 
     storage_type: Literal["NFS", "AzureBlob"] = Field(description="Kind of storage.")
     local_mount_point: Path = Field(description="Folder at which it is mounted on this server.")
-    remote_mount_point: str = Field(description="Folder at which it is mounted on the trial machines.")
+    remote_mount_point: str = Field(description=(
+        "Folder at which it is mounted on the trial machines. On the platform remote, a relative path starts from the "
+        "home folder of the login."))
     local_mounted: Literal["usermount", "nnimount", "nomount"] = Field(
         description="Who mounts it on this server: you (usermount), NNI Web (nnimount), nobody (nomount).")
     nfs_server: str | None = Field(None, description="NFS: name or address of the server.")
@@ -36,10 +40,19 @@ class SharedStorage(SettingsModel):
 
     @field_validator("remote_mount_point")
     @classmethod
-    def _is_absolute(cls, value: str) -> str:
-        if not value.startswith("/") or value.rstrip("/") == "":
-            raise ValueError("expected the absolute path of a folder on the trial machines, such as /mnt/share")
-        return value.rstrip("/")
+    def _is_folder(cls, value: str) -> str:
+        """``~/share`` and ``./share`` are ``share``."""
+        if placeholder := placeholder_sentence(value):
+            raise ValueError(placeholder)
+        path = posixpath.normpath(value.removeprefix("~/") or ".") if value.strip() else "."
+        if path in (".", "/", "//", "~") or path.startswith(("..", "~")):
+            raise ValueError("must be a folder on the trial machines, such as /mnt/share, or share, which is below the "
+                             "home folder there")
+        return path
+
+    def at_home(self, home: str) -> SharedStorage:
+        """The same, its mount point absolute. ``home``: the home folder on the trial machine."""
+        return self.model_copy(update={"remote_mount_point": posixpath.join(home, self.remote_mount_point)})
 
     def missing(self) -> list[str]:
         """Fields, as files spell them, that this kind of storage needs and that are empty."""

@@ -22,6 +22,14 @@ from trialkeeper import contract
 TOKEN_FILE, CA_FILE = "token", "ca.pem"
 
 
+def better_known(seen: Observation, told: Observation | None) -> Observation:
+    """An end that a platform saw, with what its keeper told of it; ``told``: None where nothing is known of that."""
+    if told is None:
+        return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
+    return replace(told, url=seen.url, machine=seen.machine, platform_state=seen.platform_state,
+                   end_time=seen.end_time or told.end_time, start_time=seen.start_time or told.start_time)
+
+
 class StorageChannel:
     """The storage, and the journals that are collected from it. Any method may be called from any thread."""
 
@@ -78,11 +86,7 @@ class StorageChannel:
 
     def end_of(self, job: TrialJobDetail, seen: Observation) -> Observation:
         """What a platform saw of an end, made better by what the keeper left on the storage."""
-        told = self.storage.seen_end(job.form.experiment_id, job.id)
-        if told is None:
-            return replace(seen, ended_by_itself=seen.status is TrialJobStatus.SUCCEEDED)
-        return replace(told, url=seen.url, machine=seen.machine, platform_state=seen.platform_state,
-                       end_time=seen.end_time or told.end_time, start_time=seen.start_time or told.start_time)
+        return better_known(seen, self.storage.seen_end(job.form.experiment_id, job.id))
 
     def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
         self.storage.give_orders(job.form.experiment_id, job.id, [

@@ -13,11 +13,14 @@ from pydantic import Field, StringConstraints, field_validator
 
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.memory_size import Megabytes
+from trainingservice.refused_values import matching
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trialkeeper.whole_number import whole_number
 
 #: Names of things in Slurm: no blanks, nothing that begins like an option.
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@+:-]*$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(
+    r"[A-Za-z0-9_][A-Za-z0-9_.,@+:-]*",
+    "a name of letters, digits and _.,@+:-, not beginning with one of .,@+:-")]
 _TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+|\d+-\d+:\d\d|\d+-\d+:\d\d:\d\d")
 _GRES = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*(,[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*)*")
 _PATH = re.compile(r"/[^\s\"'`$\\%]*")

@@ -13,6 +13,7 @@ from typing import Any
 
 import paramiko
 
+from trainingservice.reasons import Reason
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.ssh.problems import MachineProblem, SessionBroke
@@ -274,7 +275,8 @@ def _sentence(error: Exception, hop: Hop, settings: SshLoginSettings, is_target:
         return MachineProblem(f"{name} does not answer. It is switched off, or a firewall drops the packets.")
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ECONNREFUSED:
-        return MachineProblem(f"{name} refuses connections; start its sshd, or correct the port.")
+        return MachineProblem(Reason("connection_refused", said=(
+            f"{name} refuses connections; start its sshd, or correct the port.")))
     if number in (errno.EHOSTUNREACH, errno.ENETUNREACH):
         return MachineProblem(f"{name} cannot be reached from here ({error}); check network and firewall.")
     if isinstance(error, ValueError | paramiko.SSHException) and settings.ssh_key_file is not None \

@@ -9,11 +9,12 @@ from typing import Annotated
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import matching
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
 
 #: Text without blanks at its ends, at least one character.
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+Name = Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a name without blanks")]
 
 
 class SshLoginSettings(SettingsModel):

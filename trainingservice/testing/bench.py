@@ -47,7 +47,7 @@ class PlatformUnderTest(abc.ABC):
     #: True where trials run on this machine, so that the suite can look at their processes and they can
     #: write to absolute paths of the test. Cases that need it are skipped elsewhere.
     runs_here: ClassVar[bool] = True
-    #: A key of ``metadata_keys`` and a right value for it; None where the platform takes no metadata.
+    #: A key of ``metadata_keys`` and a right value for it; None where the platform has none of its own.
     metadata_example: tuple[str, str] | None = None
     #: What is set on each service before it runs, in this order.
     metadata: Mapping[str, str] = {}
@@ -98,11 +98,14 @@ class Bench:
             self.changes.append(job_name)
             self._changed.notify_all()
 
-    def open_service(self, resumed: Sequence[ResumedJob] = ()) -> TrainingService:
-        """A running service, opened in the order that the host holds."""
+    def open_service(self, resumed: Sequence[ResumedJob] = (),
+                     prepare: Callable[[TrainingService], None] = lambda service: None) -> TrainingService:
+        """A running service, opened in the order that the host holds. ``prepare`` is called after its metadata is set.
+        """
         service = self.platform.new_service(self.context())
         for key, value in self.platform.metadata.items():
             service.set_cluster_metadata(key, value)
+        prepare(service)
         self.server.attach(service)
         service.resume_trial_jobs(list(resumed))
         thread = threading.Thread(target=service.run, name=f"run of {service.platform}", daemon=True)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.testing.keeper_server import KeeperServer
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode, parameter_text
 from trialkeeper import contract
@@ -309,6 +310,14 @@ class KeeperProtocolConformance:
         assert (job["job_name"], job["command"], job["experiment_id"]) == (form.job_name, "true", form.experiment_id)
         assert job["parameters"] == [{"index": 0, "text": form.hyper_parameters.value}]
         assert keeper.access.token not in answer.body.decode()
+
+    def test_the_keeper_itself_can_be_fetched_where_no_platform_brings_it(self, keeper_server: KeeperServer,
+                                                                          keeper: HandKeeper, other_job: str) -> None:
+        path = f"trials/{keeper.job_name}/keeper"
+        answer = keeper.call("GET", path)
+        assert (answer.status, answer.body) == (200, keeper_bytes())
+        assert keeper.call("GET", path, token="wrong").status == 401
+        assert keeper.call("GET", path, token=keeper_server.access_for(other_job).token).status in (401, 403)
 
     def test_a_keeper_fetches_the_code_of_its_experiment_only(self, keeper_server: KeeperServer, keeper: HandKeeper,
                                                               form: JobApplicationForm, tmp_path: Path) -> None:

@@ -8,7 +8,17 @@ RULES: dict[str, str] = {
         "set_cluster_metadata raises InvalidMetadata for a key the platform does not know, and get_cluster_metadata "
         "answers with an empty text. A slip in a key must be told to the person who set it, not be swallowed.",
     "test_metadata_reads_as_it_was_set":
-        "What set_cluster_metadata took, get_cluster_metadata gives back, letter by letter. The host shows it.",
+        "What set_cluster_metadata took, get_cluster_metadata gives back, letter by letter. The host shows it. A key "
+        "of NNI's (trial_config, machine_list) may say more than was set, because it says what the settings say.",
+    "test_what_the_settings_say_can_be_read_and_set_as_metadata":
+        "NNI's metadata keys say what the settings say: setting what was read changes nothing. People and programs "
+        "written for NNI change settings in this way.",
+    "test_metadata_that_no_settings_can_have_changes_nothing":
+        "A value of NNI's keys that is no JSON, or has a field that nobody knows, raises InvalidMetadata, which names "
+        "the key or the field, and the settings stay.",
+    "test_a_job_runs_where_metadata_said_the_settings":
+        "A service works with the settings that set_cluster_metadata has brought before run. What a constructor makes "
+        "of its settings is made anew by use_settings; one that starts or opens something closes it in clean_up.",
     "test_a_rehearsal_on_an_object_that_never_ran_finds_nothing_wrong":
         "rehearse works on an object on which run was never called, does not raise, and blocks nothing where all is "
         "well. It is called before each launch, on an object made for that alone.",

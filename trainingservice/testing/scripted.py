@@ -113,10 +113,11 @@ class ScriptedTrainingService(PollingTrainingService):
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key not in self.metadata_keys:
             super().set_cluster_metadata(key, value)
+            return
         self._metadata[key] = value
 
     def get_cluster_metadata(self, key: str) -> str:
-        return self._metadata.get(key, "")
+        return self._metadata[key] if key in self._metadata else super().get_cluster_metadata(key)
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
         try:

@@ -1,4 +1,6 @@
-"""Metadata of clusters: what a platform's ``set_cluster_metadata`` receives. Secrets are never shown again."""
+"""Metadata of clusters: NNI's keys, which say what the settings say, and the platform's own. No secret is shown."""
+
+from dataclasses import asdict
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
@@ -8,7 +10,7 @@ from rest_framework.response import Response
 
 from nniweb.api.clusters.cluster_views import ClusterView, only_administrators
 from nniweb.documents.clusters import MetadataSerializer, NewMetadataSerializer
-from nniweb.experiments.clusters import editing
+from nniweb.experiments.clusters.metadata import metadata_of, remove_metadata, set_metadata
 from nniweb.experiments.models import Cluster
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.permissions import signed_in_user
@@ -19,17 +21,10 @@ from trainingservice.platforms import load_platform
 def metadata_documents(cluster: Cluster) -> list[dict[str, object]]:
     """Every key the platform knows, set or not."""
     try:
-        platform = load_platform(cluster.platform)
+        load_platform(cluster.platform)
     except TrainingServiceError as error:
         raise NotFound(str(error)) from None
-    rows = {row.key: row for row in cluster.metadata.all()}
-    documents = []
-    for key, meaning in sorted(platform.metadata_keys.items()):
-        row, is_secret = rows.get(key), key in platform.secret_metadata_keys
-        value = "" if row is None else "set" if is_secret or row.is_secret else row.value
-        documents.append({"key": key, "meaning": meaning, "is_secret": is_secret, "is_set": row is not None,
-                          "value": value})
-    return documents
+    return [asdict(metadatum) for metadatum in metadata_of(cluster)]
 
 
 class ClusterMetadataListView(ClusterView):
@@ -44,23 +39,23 @@ class ClusterMetadataListView(ClusterView):
 class ClusterMetadataView(ClusterView):
     @extend_schema(operation_id="clusters_metadata_retrieve", responses=MetadataSerializer)
     def get(self, request: Request, cluster_id: str, key: str) -> Response:
-        """One key; the value of a secret reads "set"."""
+        """One key. The value of a secret reads "set"; secrets within JSON of NNI's keys are left out."""
         return Response(self._document(self.get_object(), key))
 
     @extend_schema(operation_id="clusters_metadata_set", request=NewMetadataSerializer,
                    responses={200: MetadataSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def put(self, request: Request, cluster_id: str, key: str) -> Response:
-        """Set it, after the platform has checked the value."""
+        """Set it, after the platform has checked the value. Of NNI's keys: change the settings that they name."""
         cluster = self._changeable(request, key)
         form = NewMetadataSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        editing.set_metadata(cluster, key, form.validated_data["value"])
+        set_metadata(cluster, key, form.validated_data["value"])
         return Response(self._document(self.get_queryset().get(pk=cluster.pk), key))
 
     @extend_schema(operation_id="clusters_metadata_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, cluster_id: str, key: str) -> Response:
         """Remove the value of the key."""
-        editing.remove_metadata(self._changeable(request, key), key)
+        remove_metadata(self._changeable(request, key), key)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _changeable(self, request: Request, key: str) -> Cluster:

@@ -25,8 +25,6 @@ from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.models import Cluster, User
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.permissions import signed_in_user
-from trainingservice.errors import TrainingServiceError
-from trainingservice.platforms import load_platform
 
 
 class ClusterView(generics.GenericAPIView[Cluster]):
@@ -43,20 +41,10 @@ class ClusterView(generics.GenericAPIView[Cluster]):
     def documents(self, page: list[Cluster]) -> list[dict[str, Any]]:
         user = signed_in_user(self.request)
         machines = [machine for cluster in page for machine in cluster.machines.all()]
-        context = {"holders": gpu_holders(machines, user),
-                   "metadata_keys": {name: metadata_keys(name) for name in {cluster.platform for cluster in page}}}
-        return list(ClusterSerializer(page, many=True, context=context).data)
+        return list(ClusterSerializer(page, many=True, context={"holders": gpu_holders(machines, user)}).data)
 
     def fresh(self, cluster: Cluster) -> dict[str, Any]:
         return self.documents([self.get_queryset().get(pk=cluster.pk)])[0]
-
-
-def metadata_keys(platform: str) -> frozenset[str]:
-    """The platform's metadata keys; none where the platform is not installed any more."""
-    try:
-        return frozenset(load_platform(platform).metadata_keys)
-    except TrainingServiceError:
-        return frozenset()
 
 
 def only_administrators(user: User, what: str) -> None:

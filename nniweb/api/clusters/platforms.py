@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from nniweb.experiments.config.fields.description import describe
 from trainingservice.base import TrainingService
-from trainingservice.platforms import ALIASES, load_platform, platform_names
+from trainingservice.platforms import ALIASES, is_multi_phase, load_platform, platform_names
 
 
 class MetadataKeySerializer(serializers.Serializer[Any]):
@@ -75,15 +75,16 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
         "options_schema": platform.options_model.model_json_schema(),
         "fields_of_section": section_fields(platform),
         "metadata": [{"key": key, "meaning": meaning, "is_secret": key in platform.secret_metadata_keys,
-                      "changeable_while_running": key in platform.metadata_changeable_while_running}
-                     for key, meaning in sorted(platform.metadata_keys.items())],
+                      "changeable_while_running": (key in platform.metadata_changeable_while_running
+                                                   or key in platform.nni_metadata())}
+                     for key, meaning in platform.metadata_meanings().items()],
         "shares_code_folder": platform.shares_code_folder,
         "ships_code": platform.ships_code,
         "keepers_report": platform.keepers_report,
         "needs_public_url": platform.keepers_report and platform.needs_public_url,
         "suspends_jobs": platform.suspends_jobs,
         "pinned_to_host": platform.pinned_to_host,
-        "multi_phase": _is_multi_phase(platform),
+        "multi_phase": is_multi_phase(platform),
         "reuse_mode_meaning": platform.settings_model.reuse_mode_meaning,
     }
 
@@ -93,14 +94,6 @@ def section_fields(platform: type[TrainingService]) -> list[dict[str, Any]]:
     return [{**asdict(field), "of_cluster": of_cluster}
             for model, of_cluster in ((platform.settings_model, True), (platform.options_model, False))
             for field in describe(model)]
-
-
-def _is_multi_phase(platform: type[TrainingService]) -> bool | None:
-    """The property of a service, asked without one: a service is of a cluster, and here there is none."""
-    try:
-        return bool(object.__new__(platform).is_multi_phase_job_supported)
-    except Exception:
-        return None
 
 
 class PlatformsView(APIView):

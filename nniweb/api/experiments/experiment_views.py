@@ -25,6 +25,7 @@ from nniweb.documents.experiments import (
     ExperimentChangesSerializer,
     ExperimentSerializer,
     ExperimentSummarySerializer,
+    NewLimitsSerializer,
     document,
     for_a_list,
     summaries,
@@ -143,13 +144,14 @@ class ExperimentCheckView(generics.GenericAPIView[Experiment]):
         return Response(check_document(*check_from(request, signed_in_user(request))))
 
 
-def _canonical_tuner(given: dict[str, Any]) -> dict[str, Any]:
-    """As experiments have it. Raises ValidationError where there is no such tuner."""
+def _canonical_tuner(given: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+    """As experiments have it, for this one. Raises ValidationError where there is no such tuner."""
     try:
         name = algorithms.find_tuner(given["name"]).name
     except InvalidInput as invalid:
         raise serializers.ValidationError({"tuner": [problem.message for problem in invalid.problems]}) from None
-    return {"name": name, "class_args": given.get("class_args", {})}
+    hears = {key: value for key, value in experiment.tuner.items() if key == "include_intermediate_results"}
+    return {"name": name, "class_args": given.get("class_args", {}), **hears}
 
 
 class ExperimentDetailView(ExperimentView):
@@ -170,7 +172,7 @@ class ExperimentDetailView(ExperimentView):
             changes["search_space"] = read_search_space_text(changes.pop("search_space_text"),
                                                              is_uninterpreted=experiment.has_own_tuner)
         if "tuner" in changes:
-            changes["tuner"] = _canonical_tuner(changes["tuner"])
+            changes["tuner"] = _canonical_tuner(changes["tuner"], experiment)
         with transaction.atomic():  # all of it or nothing
             if "group" in changes:
                 intents.share(experiment, changes.pop("group"), user)
@@ -223,11 +225,17 @@ class ExperimentPauseView(ExperimentActionView):
 
 
 class ExperimentResumeView(ExperimentActionView):
-    @extend_schema(operation_id="experiments_resume", request=None,
-                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    @extend_schema(operation_id="experiments_resume", request=NewLimitsSerializer,
+                   responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Resume an experiment that is paused, was stopped, failed, or is done but below its limits."""
-        return self.act(request, intents.resume)
+        """Resume an experiment that is paused, was stopped, failed, or is done but below its limits.
+
+        New limits may be given. One that is done at its limit continues with a higher one.
+        """
+        form = NewLimitsSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        changes = dict(form.validated_data)
+        return self.act(request, lambda experiment, user: change_and_undo.resume_with(experiment, changes, user))
 
 
 class ExperimentStopView(ExperimentActionView):

@@ -21,6 +21,7 @@ from rest_framework.request import Request
 
 from nniweb.api.experiments.launch_code import CODE_FIELDS, Brought, CodeFields, brought_code
 from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.clusters.metadata import defaults_among
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import why_not_here
@@ -262,7 +263,8 @@ def _parse(source: str | dict[str, Any], base: Path | None, brought: Brought, ow
     return parse_experiment_config(source, brought.base or base, must_exist=not brought.comes_later,
                                    roots=nameable_folders(owner, brought.base),
                                    cluster_platform=_platform_of(owner), cluster=cluster,
-                                   why_not_here=functools.partial(why_not_here, owner))
+                                   why_not_here=functools.partial(why_not_here, owner),
+                                   cluster_defaults=defaults_among(visible_clusters(owner).filter(enabled=True)))
 
 
 def _platform_of(owner: User) -> Callable[[str], str | None]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.actions.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
-from nniweb.experiments.actions.intents import limit_reached, locked, must_be_able_to_go_on, note
+from nniweb.experiments.actions.intents import limit_reached, locked, must_be_able_to_go_on, note, resume
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, ExperimentChange, User
@@ -35,6 +35,12 @@ def change(experiment: Experiment, changes: dict[str, Any], actor: User | None =
         experiment, _ = locked(experiment)
         _check_search(experiment, changes)
         return _changed(experiment, changes, actor)
+
+
+def resume_with(experiment: Experiment, changes: dict[str, Any], actor: User | None = None) -> None:
+    """Change it, limits mostly, and go on with it. Raises Refused where the new limits do not allow that either."""
+    with transaction.atomic():
+        resume(change(experiment, changes, actor), actor)
 
 
 def undo_change(experiment: Experiment, number: int, actor: User | None = None) -> Experiment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from django.db import transaction
@@ -12,7 +13,7 @@ from django.utils import timezone
 from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.tuner_events import append_events
-from nniweb.experiments.models import Experiment, ExperimentEvent, User
+from nniweb.experiments.models import Experiment, ExperimentEvent, TunerEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.metric_number import numbers_in
@@ -23,6 +24,8 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 #: Results in one call. NNI has no limit; a tuner that was told more has forgotten how to choose.
 MOST_RESULTS = 10_000
+#: Key of a result in the tuner's history that belongs to a trial which NNI ran: its id there.
+FOREIGN_TRIAL = "foreign_trial"
 
 
 def import_results(experiment: Experiment, data: Any, actor: User | None = None) -> int:
@@ -50,6 +53,16 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
                                        message=f"{len(events)} results were imported for the tuner.")
         audit.record("experiment.import-data", experiment, actor, count=len(events))
     return len(events)
+
+
+def imports_of(experiment: Experiment) -> list[list[dict[str, Any]]]:
+    """The results of each import into it, oldest first, as ``{"parameter": {...}, "value": number}``."""
+    told = TunerEvent.objects.filter(
+        experiment=experiment, data__event="tell", data__number=None, data__customized__isnull=True,
+        **{f"data__{FOREIGN_TRIAL}__isnull": True}).order_by("number")
+    # all of one import have its time
+    return [[{"parameter": event.data["parameters"], "value": event.data["value"]} for event in events]
+            for _, events in groupby(told, key=lambda event: event.at)]
 
 
 def _results(data: Any, names: Sequence[str]) -> list[tuple[dict[str, Any], list[float]]]:

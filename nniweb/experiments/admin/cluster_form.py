@@ -1,4 +1,4 @@
-"""Forms of a cluster and of its metadata: the platform itself checks what is given; secrets go in, never out."""
+"""The form of a cluster: the platform itself checks what is given; secrets go in, never out."""
 
 import json
 from typing import Any, cast
@@ -6,13 +6,11 @@ from typing import Any, cast
 from django import forms
 
 from nniweb.experiments.clusters import editing
-from nniweb.experiments.clusters.editing import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
-from nniweb.experiments.errors import Refused
-from nniweb.experiments.models import Cluster, ClusterMetadata
+from nniweb.experiments.models import Cluster
 from nniweb.experiments.secrets.sealing import CannotOpen
 from trainingservice.errors import TrainingServiceError
-from trainingservice.platforms import load_platform, platform_names
+from trainingservice.platforms import platform_names
 
 
 class SettingsField(forms.JSONField):
@@ -71,80 +69,3 @@ class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
         stored = self.instance.settings
         super()._post_clean()  # type: ignore[misc]
         self.instance.settings = stored
-
-
-class MetadataForm(forms.ModelForm):  # type: ignore[type-arg]
-    """One key. Of a secret only the new value is ever in the form."""
-
-    key = forms.ChoiceField(choices=[])
-    value = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={
-        "rows": 3, "cols": 60, "spellcheck": "false", "autocomplete": "off"}))
-
-    class Meta:
-        model = ClusterMetadata
-        fields = ["key", "value"]
-
-    def __init__(self, *args: Any, cluster: Cluster | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.cluster = cluster
-        platform = load_platform(cluster.platform) if cluster else None
-        keys = sorted(platform.metadata_keys.items()) if platform else []
-        key = cast(forms.ChoiceField, self.fields["key"])
-        key.choices = [(name, name) for name, _ in keys]
-        key.help_text = "; ".join(f"{name}: {meaning}" for name, meaning in keys)
-        if self.instance.pk is not None:
-            key.disabled = True
-            key.help_text = dict(keys).get(self.instance.key, "")
-            if self.instance.is_secret:
-                self.fields["value"].help_text = "A value is set. Leave this empty to keep it."
-                self.initial["value"] = ""
-
-    def clean(self) -> dict[str, Any]:
-        data = cast(dict[str, Any], super().clean())
-        if self.cluster is not None and "key" in data and self.is_new_value:
-            try:
-                editing.check_metadata(self.cluster, data["key"], data.get("value", ""))
-            except (Refused, ClusterBusy, CannotOpen) as error:
-                self.add_error("value", str(error))
-        return data
-
-    @property
-    def is_new_value(self) -> bool:
-        """Whether the value is to be set: an empty field of a secret leaves it as it is."""
-        return self.has_changed() and bool(self.cleaned_data.get("value") or not self.instance.is_secret)
-
-    def _post_clean(self) -> None:
-        """The row is written by ``clusters``, not by the form: a secret must not get into its columns."""
-
-
-class MetadataFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg]
-    def get_form_kwargs(self, index: int | None) -> dict[str, Any]:
-        cluster = self.instance if self.instance.pk is not None else None
-        return {**super().get_form_kwargs(index), "cluster": cluster}
-
-    def clean(self) -> None:
-        super().clean()
-        for form in self.deleted_forms:
-            try:
-                editing.check_metadata(self.instance, form.instance.key, None)
-            except (Refused, ClusterBusy) as error:
-                raise forms.ValidationError(str(error)) from None
-
-    def save(self, commit: bool = True) -> list[Any]:
-        self.new_objects: list[Any] = []
-        self.changed_objects: list[Any] = []
-        self.deleted_objects: list[Any] = []
-        for form in self.deleted_forms:
-            if form.instance.pk is not None:
-                editing.remove_metadata(self.instance, form.instance.key)
-                self.deleted_objects.append(form.instance)
-        for form in cast(list[MetadataForm], self.forms):
-            if form in self.deleted_forms or not form.is_new_value:
-                continue
-            editing.set_metadata(self.instance, form.cleaned_data["key"], form.cleaned_data.get("value", ""))
-            row = ClusterMetadata.objects.get(cluster=self.instance, key=form.cleaned_data["key"])
-            if form.instance.pk is None:
-                self.new_objects.append(row)
-            else:
-                self.changed_objects.append((row, ["value"]))
-        return []

@@ -10,38 +10,40 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from nniweb.experiments.admin.access import ForAdministrators
-from nniweb.experiments.admin.cluster_form import ClusterForm, MetadataForm, MetadataFormSet
+from nniweb.experiments.admin.cluster_form import ClusterForm
+from nniweb.experiments.admin.metadata_form import MetadataForm, MetadataFormSet, readable, without_rows
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.clusters.editing import ClusterBusy
+from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
 from nniweb.experiments.models import Cluster, ClusterMetadata, User
-from trainingservice.errors import TrainingServiceError
-from trainingservice.platforms import load_platform
 
 #: Rehearsals take up to a minute each, and the browser waits for all of them.
 MOST_REHEARSALS = 5
 
 
-def metadata_keys(cluster: Cluster) -> list[str]:
-    """The platform's metadata keys; none where the platform is not installed any more."""
-    try:
-        return sorted(load_platform(cluster.platform).metadata_keys)
-    except TrainingServiceError:
-        return []
-
-
 class MetadataInline(ForAdministrators, admin.StackedInline):  # type: ignore[type-arg]
-    """What the platform's ``set_cluster_metadata`` receives. Secrets of the settings are not among it."""
+    """A row for each key that the platform knows, set or not. Secrets of the settings are not shown."""
 
     model = ClusterMetadata
     form = MetadataForm
     formset = MetadataFormSet
-    extra = 0
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ClusterMetadata]:
+        cluster = self._cluster(request)
+        return super().get_queryset(request).filter(
+            key__in=[metadatum.key for metadatum in metadata_of(cluster)] if cluster else [])
+
+    def get_extra(self, request: HttpRequest, obj: Cluster | None = None, **kwargs: Any) -> int:
+        return len(without_rows(obj)) if obj else 0
+
+    def get_max_num(self, request: HttpRequest, obj: Cluster | None = None, **kwargs: Any) -> int:
+        return len(metadata_of(obj)) if obj else 0
+
+    @staticmethod
+    def _cluster(request: HttpRequest) -> Cluster | None:
         assert request.resolver_match is not None
-        cluster = Cluster.objects.filter(pk=request.resolver_match.kwargs["object_id"]).first()
-        return super().get_queryset(request).filter(key__in=metadata_keys(cluster) if cluster else [])
+        return Cluster.objects.filter(pk=request.resolver_match.kwargs["object_id"]).first()
 
 
 @admin.register(Cluster)
@@ -67,7 +69,12 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
         return ["platform", *self._STATE] if obj else []
 
     def get_inlines(self, request: HttpRequest, obj: Cluster | None) -> Any:
-        return [MetadataInline] if obj and metadata_keys(obj) else []
+        return [MetadataInline] if obj and metadata_of(obj) else []
+
+    def get_formset_kwargs(self, request: HttpRequest, obj: Cluster, inline: Any, prefix: str) -> dict[str, Any]:
+        # a key whose value is in the settings alone, or nowhere, has no row of its own in the database
+        rows = [{"key": metadatum.key, "value": readable(metadatum.value)} for metadatum in without_rows(obj)]
+        return {**super().get_formset_kwargs(request, obj, inline, prefix), "initial": rows}
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         # one by one: each removal checks whether experiments belong to the cluster
@@ -78,9 +85,7 @@ class ClusterAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-ar
 
     @admin.display(description="secrets of the settings")
     def secrets_set(self, cluster: Cluster) -> str:
-        keys = metadata_keys(cluster)
-        secrets = sorted(row.key for row in cluster.metadata.all() if row.is_secret and row.key not in keys)
-        return ", ".join(f"{key}: set" for key in secrets) or "none"
+        return ", ".join(f"{key}: set" for key in secret_settings(cluster)) or "none"
 
     @admin.action(description="Rehearse: check everything that a trial needs", permissions=["change"])
     def rehearse(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:

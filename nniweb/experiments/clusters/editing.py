@@ -9,17 +9,14 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.clusters import platform_calls
-from nniweb.experiments.clusters.platform_calls import ask_new_service
-from nniweb.experiments.clusters.service_factory import service_builder
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.fields.walk import fold
-from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section, without_secrets
+from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
 from nniweb.experiments.secrets.sealing import seal, unseal
 from trainingservice.base import TrainingService
-from trainingservice.errors import InvalidMetadata, TrainingServiceError
+from trainingservice.cluster_settings import without_secrets
 from trainingservice.platforms import load_platform, platform_names
 from trainingservice.reasons import Reason
 
@@ -100,7 +97,7 @@ def change_settings(cluster: Cluster, settings: dict[str, Any]) -> None:
     section = read_changed_settings(cluster, settings)
     old = settings_secrets(cluster, load_platform(cluster.platform))
     with transaction.atomic():
-        _bump(cluster, settings=without_secrets(section.settings))
+        bump(cluster, settings=without_secrets(section.settings))
         cluster.metadata.filter(key__in=old).delete()
         _store_secrets(cluster, section.secrets)
         new = without_secrets(section.settings)
@@ -151,7 +148,7 @@ def change_cluster(cluster: Cluster, fields: Mapping[str, Any]) -> None:
     """Rename, enable or disable it, give it to a group (``name``, ``enabled``, ``group``). Raises Refused."""
     try:
         with transaction.atomic():
-            _bump(cluster, **fields)
+            bump(cluster, **fields)
             audit.record("cluster.change", cluster, changed={
                 name: str(value) if isinstance(value, Model) else value for name, value in fields.items()})
     except IntegrityError:
@@ -164,14 +161,15 @@ def is_made_by_a_launch(name: str) -> bool:
     return any(stem.endswith(f"-{platform}") for platform in platform_names())
 
 
-def _bump(cluster: Cluster, **fields: Any) -> None:
+def bump(cluster: Cluster, **fields: Any) -> None:
+    """Write these fields, and the next revision of the settings, by which the worker notices."""
     Cluster.objects.filter(pk=cluster.pk).update(**fields, settings_revision=F("settings_revision") + 1)
 
 
 def delete_cluster(cluster: Cluster) -> None:
     """Remove it. Raises ClusterBusy while experiments, running or not, belong to it."""
     with transaction.atomic():
-        _bump(cluster)  # takes the row, so that no experiment is added meanwhile
+        bump(cluster)  # takes the row, so that no experiment is added meanwhile
         experiments = Experiment.objects.filter(cluster=cluster)
         if running := experiments.unfinished().filter(deleted_at=None):
             raise ClusterBusy(cluster, f"Experiments use the cluster {cluster.name}: {named(running)}. Stop and delete "
@@ -191,48 +189,3 @@ def named(experiments: Iterable[Experiment]) -> str:
     all_of_them = list(experiments)
     more = f" and {len(all_of_them) - _NAMES} more" if len(all_of_them) > _NAMES else ""
     return ", ".join(str(experiment) for experiment in all_of_them[:_NAMES]) + more
-
-
-def set_metadata(cluster: Cluster, key: str, value: str) -> None:
-    """Set one metadata key, after the platform has taken it for good. Raises Refused and ClusterBusy."""
-    check_metadata(cluster, key, value)
-    platform = load_platform(cluster.platform)
-    is_secret = key in platform.secret_metadata_keys
-    with transaction.atomic():
-        _bump(cluster)
-        ClusterMetadata.objects.update_or_create(cluster=cluster, key=key, defaults={
-            "value": "" if is_secret else value, "sealed_value": seal(value) if is_secret else None})
-        audit.record("cluster.metadata", cluster, key=key, secret=is_secret)
-
-
-def check_metadata(cluster: Cluster, key: str, value: str | None) -> None:
-    """Whether a key may be set to a value, or removed (None), now. Raises Refused and ClusterBusy."""
-    _may_be_set(cluster, load_platform(cluster.platform), key)
-    if value is None:
-        return
-    try:
-        ask_new_service(cluster.platform, service_builder(cluster, replacing={key: value}), lambda service: None,
-                        platform_calls.BRIEF)
-    except InvalidMetadata as invalid:
-        raise Refused(invalid.message, "value" if invalid.field.startswith(key) else invalid.field) from None
-    except TrainingServiceError as error:
-        raise Refused(str(error), "value") from None
-
-
-def remove_metadata(cluster: Cluster, key: str) -> None:
-    """Forget one metadata key; harmless where it was not set. Raises Refused and ClusterBusy."""
-    check_metadata(cluster, key, None)
-    with transaction.atomic():
-        _bump(cluster)
-        cluster.metadata.filter(key=key).delete()
-        audit.record("cluster.metadata", cluster, key=key, removed=True)
-
-
-def _may_be_set(cluster: Cluster, platform: type[TrainingService], key: str) -> None:
-    if key not in platform.metadata_keys:
-        raise Refused(f"The {platform.platform} platform has no metadata named {key!r}. Its metadata: "
-                      f"{', '.join(sorted(platform.metadata_keys)) or 'none'}.", "key")
-    running = Experiment.objects.filter(cluster=cluster, deleted_at=None).unfinished()
-    if key not in platform.metadata_changeable_while_running and running:
-        raise ClusterBusy(cluster, f"{key} cannot be changed while experiments use the cluster: {named(running)}. Stop "
-                          "them first.")

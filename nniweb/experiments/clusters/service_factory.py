@@ -1,5 +1,6 @@
 """Builds the TrainingService object of a cluster, for the worker that drives it and for rehearsals."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -32,8 +33,9 @@ def service_builder(cluster: Cluster, on_change: Callable[[str], None] = lambda 
                     ) -> Callable[[], TrainingService]:
     """What builds the object: the platform's own part of it, which may hang, and which needs no database.
 
-    The metadata rows hold the values of the platform's metadata keys, and the secrets of its
-    settings under their paths (``machineList[0].password``); ``replacing`` holds values that are
+    The metadata rows hold the values of the platform's own metadata keys, the secrets of its
+    settings under their paths (``machineList[0].password``), and what NNI's keys say besides settings
+    (the object gets it with the settings, as NNI's services did); ``replacing`` holds values that are
     tried instead of stored ones (all of them, for a cluster that is not stored yet). ``gpu_book`` is
     where it books GPUs (default: the rows, for whoever asks). Raises
     trainingservice's errors (a missing library, wrong metadata), CannotOpen for a secret sealed
@@ -43,8 +45,11 @@ def service_builder(cluster: Cluster, on_change: Callable[[str], None] = lambda 
     rows = cluster.metadata.all() if cluster.pk is not None else []
     texts = {row.key: unseal(row.sealed_value) if row.sealed_value is not None else row.value
              for row in rows if row.key not in (replacing or {})}
+    of_nni = platform.nni_metadata()
+    texts = {key: of_nni[key].shown(cluster.settings, json.loads(text)) if key in of_nni else text
+             for key, text in texts.items()}
     texts.update(replacing or {})
-    secrets = {key: text for key, text in texts.items() if key not in platform.metadata_keys}
+    secrets = {key: text for key, text in texts.items() if key not in platform.metadata_keys and key not in of_nni}
     for secret in secrets.values():  # also those of a launch, which are not stored yet
         learn(secret)
     section = parse_stored_section({"platform": cluster.platform, **cluster.settings}, secrets)

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nniweb.experiments.config.annotated_space import FIELD, Places, at_annotation
-from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument
+from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument, TunerDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
-from nniweb.experiments.config.model_validation import shown
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
+from nniweb.tuning.custom_algorithms.parameter_requests import gives_one_set_only, one_set_only
+from nniweb.tuning.registered_algorithms import RegisteredAlgorithm, find_registered
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
+from trainingservice.refused_values import shown
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,25 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
         for problem in algorithms.check_objectives(algorithms.find_tuner(tuner.name), len(document.objectives)):
             findings.add((section, problem.path), problem.message)
     _check_objectives(document, section, tuner, findings)
+    if document.multi_phase:
+        _check_multi_phase(document, section, tuner, findings, paths)
     seed = document.seed if document.seed is not None else tuner.class_args.get("seed")
     mode = document.objectives[0].optimize_mode if document.objectives else _optimize_mode(tuner, assessor)
     return Algorithms(tuner, assessor, mode, seed if isinstance(seed, int) else None)
+
+
+def _check_multi_phase(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings,
+                       paths: LocalPaths) -> None:
+    """Further parameter sets for a running trial: not every tuner gives them."""
+    if tuner.name is not None:
+        for problem in algorithms.check_multi_phase(algorithms.find_tuner(tuner.name)):
+            findings.add((section, problem.path), problem.message)
+    elif tuner.class_name is not None and tuner.code_directory is not None and paths.must_exist \
+            and gives_one_set_only(tuner.code_directory, tuner.class_name):
+        findings.add((section, "className"), one_set_only(tuner.class_name))
+    if len(document.objectives) > 1:
+        findings.add("multiPhase", f"excludes several {findings.spelling('objectives')}: the result of a parameter set "
+                     "is one number")
 
 
 def _check_objectives(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings) -> None:
@@ -96,9 +114,11 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
     if findings.has_error((section, "className")) or findings.has_error((section, "classFileName")):
         return None
     if not written.name:
-        findings.add((section, "name"), f"is required: the name of a {kind}")
+        findings.add((section, "name"), f"is required: the name of {'an' if kind == 'assessor' else 'a'} {kind}")
         return None
     try:
+        if (registered := find_registered("assessor" if section == "assessor" else "tuner", written.name)) is not None:
+            return _registered(registered, written)
         algorithm = find(written.name)
         algorithms.check_class_args(algorithm, written.class_args)
     except InvalidInput as error:
@@ -107,7 +127,25 @@ def _read(section: str, written: AlgorithmDocument, find: Callable[[str], algori
             rest = problem.path.removeprefix("classArgs") if path[1] == "classArgs" else ""
             findings.add_text(findings.spelling(path) + rest, problem.message)
         return None
-    return AlgorithmSettings(name=algorithm.name, class_args=written.class_args)
+    if _multi_thread(written):
+        findings.note(f"{findings.spelling((section, 'multiThread'))}: has no effect on a built-in tuner.")
+    return AlgorithmSettings(name=algorithm.name, class_args=written.class_args,
+                             include_intermediate_results=_includes_intermediates(written))
+
+
+def _includes_intermediates(written: AlgorithmDocument) -> Literal[True] | None:
+    return True if isinstance(written, TunerDocument) and written.include_intermediate_results else None
+
+
+def _registered(registered: RegisteredAlgorithm, written: AlgorithmDocument) -> AlgorithmSettings:
+    return AlgorithmSettings(
+        class_name=registered.class_name, registered_as=registered.name, validator=registered.validator,
+        class_args={**registered.class_args, **written.class_args}, multi_thread=_multi_thread(written),
+        include_intermediate_results=_includes_intermediates(written))
+
+
+def _multi_thread(written: AlgorithmDocument) -> bool | None:
+    return getattr(written, "multi_thread", False) or None
 
 
 def _own_class(section: str, written: AlgorithmDocument, findings: Findings, paths: LocalPaths
@@ -126,7 +164,9 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
         findings.add((section, "codeDirectory"), problem)
     else:
         return AlgorithmSettings(class_name=written.class_name, code_directory=written.code_directory,
-                                 class_args=written.class_args)
+                                 class_args=written.class_args,
+                                 multi_thread=_multi_thread(written),
+                                 include_intermediate_results=_includes_intermediates(written))
     return None
 
 

@@ -9,12 +9,15 @@ from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.durations import Duration
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
 
 #: NNI's own upper bound for counts.
 MOST = 99_999
 LARGEST_COUNT = 2**31 - 1
 
+VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable: letters, digits and _, not "
+                                       "beginning with a digit")]
 LogLevel = Literal["fatal", "error", "warning", "info", "debug", "trace"]
 
 
@@ -47,6 +50,18 @@ class AlgorithmDocument(SettingsModel):
     class_name: str | None = Field(None, description="A custom class as module.Class, instead of name.")
     code_directory: Path | None = Field(None, description="Folder that contains the module of className.")
     class_args: dict[str, Any] = Field({}, description="Arguments of the algorithm.")
+
+
+class TunerDocument(AlgorithmDocument):
+    """A tuner or an advisor."""
+
+    include_intermediate_results: bool | None = Field(
+        None, description="Whether the tuner is told the last intermediate result of a trial that was stopped early "
+                          "and reported no final result. Default: false. (NNI 1 only.)")
+    multi_thread: bool = Field(
+        False, description="true: each call of a class of your own is made in a thread of its own, so "
+                           "generate_parameters may wait for a result. Not for an assessor. In v1 form it stands at "
+                           "the top of the file.")
 
 
 class ObjectiveDocument(SettingsModel):
@@ -118,7 +133,7 @@ class ExperimentDocument(SettingsModel):
     trial_code_directory: Path | None = Field(
         None, description="Folder of the trial's code. Default: the folder of the file. If it is packed (on all "
                           "platforms except local), links that point out of the folder are refused.")
-    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+    environment: dict[VariableName, str] = Field(
         {}, description="Environment variables of each trial: names and values. (Not in NNI.)")
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
         [], max_length=100, description="Patterns of files that the server keeps when a trial has ended: out/*.bin for "
@@ -132,6 +147,10 @@ class ExperimentDocument(SettingsModel):
     retention: RetentionDocument | None = Field(
         None, description="How long output, resource samples, files and code are kept. Parameters, final results and "
                           "histories are always kept. (Not in NNI.)")
+    multi_phase: bool = Field(
+        False, description="A running trial may ask for further parameter sets. Each call of nni.get_next_parameter() "
+                           "returns another set, which has its own result, and None when the tuner has no more. (Only "
+                           "in NNI 1.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. 0: trials see no GPUs. If left out, GPUs are not "
@@ -155,11 +174,11 @@ class ExperimentDocument(SettingsModel):
         None, description="Accepted but not used. All files are stored in the server's data folder.")
     tuner_gpu_indices: GpuIndices | None = Field(
         None, description="GPUs that the tuner may see: a number, a list, or numbers separated by commas.")
-    tuner: AlgorithmDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
+    tuner: TunerDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
     assessor: AlgorithmDocument | None = Field(  # NNI 2.0 misspelt it
         None, validation_alias=AliasChoices("assessor", "accessor"),
         description="The algorithm that stops unpromising trials early.")
-    advisor: AlgorithmDocument | None = Field(None, description=(
+    advisor: TunerDocument | None = Field(None, description=(
         "Deprecated name of tuner. It cannot be given together with tuner."))
     objectives: list[ObjectiveDocument] = Field(
         [], max_length=8, description="The metrics to optimize, the main metric first. The main metric is the trial's "

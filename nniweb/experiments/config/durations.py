@@ -18,15 +18,13 @@ _PART = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})\s*([smhd])\s
 
 
 def parse_duration(value: Any) -> int:
-    """Seconds, rounded up. Raises ValueError with a sentence."""
+    """Seconds, rounded up; of what is longer than ``LONGEST``, that. Raises ValueError with a sentence."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError("must be a duration such as 30s, 10m, 1.5h or 2d, or a whole number of seconds")
     seconds = value if isinstance(value, int) else _seconds_of_text(value)
     if seconds <= 0:
         raise ValueError("must be longer than 0 seconds; leave it out for no limit")
-    if seconds > LONGEST:
-        raise ValueError("is longer than 68 years; leave it out for no limit")
-    return seconds
+    return min(seconds, LONGEST)
 
 
 def _seconds_of_text(text: str) -> int:

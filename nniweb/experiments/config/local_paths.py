@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nniweb.experiments.config.code_roots import CodeRoots
+from trainingservice.refused_values import placeholder_sentence
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class LocalPaths:
         """The path with links resolved."""
         if not written.strip():
             raise ValueError("must not be empty; give a path")
+        if placeholder := placeholder_sentence(written):
+            raise ValueError(placeholder)
         try:
             path = Path(written).expanduser()
         except RuntimeError as error:

@@ -9,9 +9,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from nniweb.experiments.config.fields.walk import nearest
+from nniweb.experiments.config.fields.description import inner_models
+from nniweb.experiments.config.fields.walk import model_fields, nearest
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.yaml_positions import Path
+from trainingservice import refused_values
+from trainingservice.refused_values import options_of, placeholder_sentence
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +44,14 @@ def validate(model: type[Model], document: dict[str, Any], path: Path, findings:
         logger.exception("a validator of %s failed", model.__qualname__)
         findings.add(path, "has a value that cannot be checked; compare it with the documentation")
         return None
-    _tell(errors, document, path, findings, secrets)
+    _tell(model, errors, document, path, findings, secrets)
     return None
 
 
 def problem_of(kind: Any, value: Any) -> str:
     """Why a value is not of a type, "" where it is. As strict as ``validate``."""
     try:
-        TypeAdapter(kind).validate_python(value, strict=True)
+        TypeAdapter(kind).validate_python(value, strict=True, context={"must_exist": False})
     except ValidationError as invalid:
         wrong = [error for error in invalid.errors() if not _is_right_but_for_its_container(error)]
         return sentence(wrong[0]) if wrong else ""
@@ -64,7 +67,7 @@ def _is_right_but_for_its_container(error: ErrorDetails) -> bool:
     return error["type"] in ("path_type", "is_instance_of") and isinstance(value, str)
 
 
-def _tell(errors: list[ErrorDetails], document: dict[str, Any], path: Path, findings: Findings,
+def _tell(model: type[BaseModel], errors: list[ErrorDetails], document: dict[str, Any], path: Path, findings: Findings,
           secrets: frozenset[Path]) -> None:
     best: dict[Path, ErrorDetails] = {}
     for error in errors:
@@ -74,7 +77,23 @@ def _tell(errors: list[ErrorDetails], document: dict[str, Any], path: Path, find
             best[place] = error
     for place, error in best.items():
         if not findings.has_error(place):
-            findings.add(place, sentence(error, hidden=place in secrets))
+            said = sentence(error, hidden=place in secrets)
+            if error["type"] == "missing" and (meaning := _meaning(model, place[len(path):])):
+                said += f": {meaning}"
+            findings.add(place, said)
+
+
+def _meaning(model: type[BaseModel], place: Path) -> str:
+    """What the field is, by its description's first sentence; "" where it has none."""
+    models, description = [model], ""
+    for part in place:
+        if isinstance(part, int):
+            continue
+        alternatives = model_fields(models).get(part, [])
+        description = next((field.description for field in alternatives if field.description), "")
+        models = [inner for field in alternatives for _, inner in inner_models(field.annotation)]
+    first = description.split(". ")[0].rstrip(".")
+    return first if first[1:2].isupper() else first[:1].lower() + first[1:]
 
 
 def _place_in(document: Any, error: ErrorDetails) -> Path:
@@ -95,45 +114,9 @@ def _place_in(document: Any, error: ErrorDetails) -> Path:
     return tuple(place)
 
 
-def shown(value: Any) -> str:
-    """A value as the caller wrote it, shortened; of groups only their kind."""
-    if isinstance(value, dict):
-        return "a group of fields"
-    if isinstance(value, list):
-        return "a list"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:56] + '..."'
-
-
 def sentence(error: ErrorDetails, hidden: bool = False) -> str:
-    """What pydantic found, for a person who has never heard of pydantic."""
-    kind, context, value = error["type"], error.get("ctx", {}), error.get("input")
-    given = "" if hidden else f", not {shown(value)}"
-    if kind == "missing":
-        return "is required"
-    if kind == "value_error":
-        return str(context.get("error", error["msg"]))
-    if kind == "string_type":
-        return f"must be text{given}" + ("" if isinstance(value, dict | list) else "; put it in quotes")
-    if kind in ("literal_error", "enum"):
-        options = str(context.get("expected", "")).replace("'", "")
-        hint = nearest(value, options.replace(" or ", ", ").split(", ")) if isinstance(value, str) else ""
-        return f"must be {options}{given}{hint}"
-    limits = {"greater_than": ("greater than", "gt"), "greater_than_equal": ("at least", "ge"),
-              "less_than": ("less than", "lt"), "less_than_equal": ("at most", "le")}
-    if kind in limits:
-        words, key = limits[kind]
-        return f"must be {words} {context.get(key)}{given}"
-    if kind == "string_too_short":
-        return "must not be empty"
-    if kind == "string_too_long":
-        return f"must have at most {context.get('max_length')} characters"
-    if kind == "too_short":
-        return f"must have at least {context.get('min_length')} entries"
-    for prefix, words in {"int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
-                          "tuple": "a list", "set": "a list", "dict": "a group of fields", "path": "a path",
-                          "model": "a group of fields", "dataclass": "a group of fields"}.items():
-        if kind.startswith(prefix + "_"):
-            return f"must be {words}{given}"
-    message = error["msg"]
-    return message[:1].lower() + message[1:]
+    """What pydantic found, with the nearest word of those that the field takes."""
+    said, value = refused_values.sentence(error, hidden), error.get("input")
+    if error["type"] in ("literal_error", "enum") and isinstance(value, str) and not placeholder_sentence(value):
+        said += nearest(value, options_of(error).replace(" or ", ", ").split(", "))
+    return said

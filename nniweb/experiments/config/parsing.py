@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 from nniweb.experiments.config import v1_conversion
 from nniweb.experiments.config.algorithm_section import read_algorithms
+from nniweb.experiments.config.cluster_defaults import ClusterDefaults
 from nniweb.experiments.config.code_roots import CodeRoots
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigError
 from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
-from nniweb.experiments.config.model_validation import shown, validate
+from nniweb.experiments.config.model_validation import validate
 from nniweb.experiments.config.platform_section import (
     SECTION,
     SECTION_KEY,
@@ -32,6 +33,9 @@ from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.platforms import is_multi_phase
+from trainingservice.reasons import Reason
+from trainingservice.refused_values import shown
 
 #: Words of the v1 form that people mix into the v2 form.
 _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which has the field {v1_conversion.PLATFORM_KEY}; in the v2 form "
@@ -67,7 +71,8 @@ class ParsedConfig:
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
                             must_exist: bool = True, roots: CodeRoots | None = None,
                             cluster_platform: Callable[[str], str | None] | None = None,
-                            cluster: str | None = None, why_not_here: WhyNotHere | None = None) -> ParsedConfig:
+                            cluster: str | None = None, why_not_here: WhyNotHere | None = None,
+                            cluster_defaults: Callable[[str], ClusterDefaults] | None = None) -> ParsedConfig:
     """Read a config in NNI's v1 or v2/v3 form, as YAML or JSON text or as parsed values.
 
     Relative paths start from ``base_directory``; without it they are errors. With ``must_exist``
@@ -75,7 +80,8 @@ def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Pat
     are errors. ``cluster_platform`` tells the
     platform of the cluster that a file may name (None: there is no such cluster); without it the
     name is taken as it is and ``trialOptions`` cannot be given. ``cluster`` is one that takes the place
-    of what the file says about where to run. ``why_not_here`` tells why the person may not use a platform (and,
+    of what the file says about where to run. ``cluster_defaults`` tells what the metadata of the cluster say for files
+    that leave it out. ``why_not_here`` tells why the person may not use a platform (and,
     where the file describes it, these settings of it): fields and sentences. It is asked before any file that the text
     names is read. Raises ConfigInvalid and nothing else.
     """
@@ -83,6 +89,8 @@ def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Pat
     document = read_text(source) if isinstance(source, str) else read_mapping(source)
     reading = _Reading(document, LocalPaths(base_directory and base_directory.absolute(), must_exist, roots),
                        cluster_platform, cluster, why_not_here)
+    if cluster_defaults is not None:
+        reading.fill_in(cluster_defaults)
     settings = reading.read()
     secrets = [reading.findings.raw(path) for path in reading.walk.secrets]
     return ParsedConfig(settings, reading.findings.notes, reading.version, redacted_text(text, document, secrets),
@@ -110,6 +118,31 @@ class _Reading:
         self._command_is_unknown = False
         self.walk = FieldWalk(self.findings, paths)
 
+    def fill_in(self, cluster_defaults: Callable[[str], ClusterDefaults]) -> None:
+        """Give the document what it leaves out and its cluster says."""
+        named = next((value for key, value in self._data.items() if fold(key) == "cluster"), None)
+        cluster = self._chosen_cluster or named
+        if not isinstance(cluster, str):
+            return
+        defaults = cluster_defaults(cluster)
+        if self._paths.base_directory is not None:  # the file's own folder is meant
+            defaults = defaults.without(["trialCodeDirectory"])
+        section = next((value for key, value in self._data.items() if fold(key) == fold(SECTION_KEY)), None)
+        section = section if isinstance(section, dict) else None
+        if section is not None and (there := self._platform_there(cluster)) is not None \
+                and there is platform_of(section):
+            options = section
+        else:
+            key = next((key for key in self._data if fold(key) == "trialoptions"), "trialOptions")
+            options = self._data.get(key) or {}
+            if not isinstance(options, dict):
+                return  # said when it is read
+            options = dict(options)
+            if defaults.options:
+                self._data[key] = options
+        if put_in := defaults.fill_in(self._data, section, options):
+            self.findings.note(f"Taken from the metadata of the cluster {cluster}: {', '.join(put_in)}.")
+
     def read(self) -> ExperimentSettings:
         section = self._take_section()
         document = self._document(section)
@@ -121,9 +154,19 @@ class _Reading:
             document = self._with_chosen_cluster(self._chosen_cluster, document, platform_section)
             trial_options = self._options_there(platform_section, document, context)
             platform_section = None
+        if platform_section is not None and (named := platform_section.options.code_directories()):
+            document = self._with_code_of_roles(document, {(*SECTION, *place): path for place, path in named.items()})
+            platform_section = platform_section.model_copy(
+                update={"options": platform_section.options.without_code_directories()})
+        elif trial_options is not None and (named := trial_options.code_directories()):
+            document = self._with_code_of_roles(document, {("trialOptions", *place): path
+                                                           for place, path in named.items()})
+            trial_options = trial_options.without_code_directories()
         if self._is_forbidden:
             self.findings.raise_if_any()
         options = platform_section.options if platform_section is not None else trial_options
+        if document.multi_phase and section is not None and self._chosen_cluster is None:
+            self._check_phases(section)
         command = self._command(document, options)
         folder = self._code_folder(document)
         search_space, places = read_search_space(document, folder, self.findings, self._paths)
@@ -145,6 +188,7 @@ class _Reading:
             failed_trials=(document.failed_trials.model_dump(by_alias=True, exclude_defaults=True)
                            if document.failed_trials else {}),
             retention=document.retention.model_dump(exclude_none=True) if document.retention else {},
+            multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
             max_experiment_duration=document.max_experiment_duration,
@@ -297,6 +341,11 @@ class _Reading:
             return None
         return read_trial_options(document.trial_options or {}, platform, ("trialOptions",), self.walk, context)
 
+    def _check_phases(self, section: dict[str, Any]) -> None:
+        platform = platform_of(section)
+        if platform is not None and is_multi_phase(platform) is False:
+            self.findings.add("multiPhase", str(Reason("one_set_only", platform=platform.platform)))
+
     def _command(self, document: ExperimentDocument, options: TrialOptions | None) -> str:
         command = document.trial_command or ""
         if not command.strip() and options is not None:
@@ -318,6 +367,24 @@ class _Reading:
                 self.findings.add("trialCodeDirectory", problem)
         return folder
 
+    def _with_code_of_roles(self, document: ExperimentDocument, named: Mapping[tuple[str | int, ...], str]
+                            ) -> ExperimentDocument:
+        """The document with the folder that NNI's files name for each role. A trial has one copy of its code."""
+        folder = document.trial_code_directory
+        for place, written in named.items():
+            try:
+                path = self._paths.absolute(written)
+            except ValueError as error:
+                self.findings.add(place, str(error))
+                continue
+            if folder is None:
+                folder = path
+            elif path != folder:
+                self.findings.add(place, f"must be {folder}, as the code of the trial is one folder that all of its "
+                                  "roles get: put the code of all roles there, and let each role's command change into "
+                                  "its own part, such as cd ps && python3 ps.py")
+        return document.model_copy(update={"trial_code_directory": folder})
+
     def _small_print(self, document: ExperimentDocument) -> None:
         findings = self.findings
         if document.experiment_working_directory is not None:
@@ -329,6 +396,10 @@ class _Reading:
         if storage is not None:
             for key in storage.missing():
                 findings.add(("sharedStorage", key), f"is required for storageType {storage.storage_type}")
+            if not self._mounts_storage and not storage.remote_mount_point.startswith("/"):
+                findings.add(("sharedStorage", "remoteMountPoint"), "must be an absolute path here, such as "
+                             "/mnt/share: a relative one begins at the home folder of the login on a machine of the "
+                             "platform remote, which mounts it")
             if not self._mounts_storage:
                 findings.note(f"{findings.spelling('sharedStorage')}: this platform mounts nothing. The share must "
                               "already be mounted on the machines of the trials; trials use its path there.")

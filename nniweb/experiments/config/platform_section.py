@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializeAsAny
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from nniweb.experiments.config.document import INHERITABLE
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
-from nniweb.experiments.config.model_validation import shown, validate
+from nniweb.experiments.config.model_validation import validate
 from nniweb.experiments.config.yaml_positions import Path, path_text
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions, without_secrets
 from trainingservice.errors import PermanentError
 from trainingservice.platforms import load_platform
+from trainingservice.refused_values import shown
 
 SECTION_KEY = "trainingService"
 SECTION: Path = (SECTION_KEY,)
@@ -41,23 +42,6 @@ class PlatformSection(BaseModel):
     def document(self) -> dict[str, Any]:
         """The section as a file would have it, canonical, without secrets."""
         return {"platform": self.platform, **without_secrets(self.settings), **without_secrets(self.options)}
-
-
-def without_secrets(model: BaseModel) -> dict[str, Any]:
-    """JSON-able camelCase form of a platform's model without secrets, at any depth, and without empty fields."""
-    document: dict[str, Any] = _less_secrets(model.model_dump(by_alias=True, exclude_none=True),
-                                             model.model_dump(mode="json", by_alias=True, exclude_none=True))
-    return document
-
-
-def _less_secrets(live: Any, plain: Any) -> Any:
-    if isinstance(live, dict):
-        return {str(key): _less_secrets(value, plain_value)
-                for (key, value), plain_value in zip(live.items(), plain.values(), strict=True)
-                if not isinstance(value, SecretStr)}
-    if isinstance(live, list | tuple):
-        return [_less_secrets(value, plain_value) for value, plain_value in zip(live, plain, strict=True)]
-    return plain
 
 
 def parse_stored_section(document: dict[str, Any], secrets: dict[str, str]) -> PlatformSection:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nniweb.experiments.config.durations import format_duration
-from nniweb.experiments.config.platform_section import without_secrets
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
+from trainingservice.cluster_settings import without_secrets
 
 
 def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
@@ -27,6 +27,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "retry": settings.retry or None,
         "failedTrials": settings.failed_trials or None,
         "retention": settings.retention or None,
+        "multiPhase": settings.multi_phase or None,
         "trialConcurrency": settings.trial_concurrency,
         "trialGpuNumber": settings.trial_gpu_number,
         "maxExperimentDuration": _duration(settings.max_experiment_duration),
@@ -54,7 +55,9 @@ def _duration(seconds: int | None) -> str | None:
 
 
 def _algorithm(algorithm: AlgorithmSettings) -> dict[str, Any]:
-    document = {"name": algorithm.name, "className": algorithm.class_name,
+    document = {"name": algorithm.name or algorithm.registered_as,
+                "className": None if algorithm.registered_as else algorithm.class_name,
                 "codeDirectory": None if algorithm.code_directory is None else str(algorithm.code_directory),
-                "classArgs": algorithm.class_args or None}
+                "classArgs": algorithm.class_args or None, "multiThread": algorithm.multi_thread or None,
+                "includeIntermediateResults": algorithm.include_intermediate_results}
     return {key: value for key, value in document.items() if value is not None}

@@ -12,6 +12,7 @@ from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
+from nniweb.tuning.registered_algorithms import find_registered
 from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from trainingservice.files.unlinked_paths import read_file
@@ -25,7 +26,8 @@ def read_search_space(document: ExperimentDocument, code_folder: Path | None, fi
     Beside a tuner of the user's own it may be absent, empty, and of types that only that tuner knows.
     """
     tuner = document.advisor or document.tuner
-    is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None)
+    is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None
+                                    or _is_registered(tuner.name))
     if document.use_annotation:
         found = read_annotated_space(document, code_folder, findings, paths, is_own)
         return found.search_space, found.places
@@ -55,6 +57,13 @@ def _as_written(document: ExperimentDocument, findings: Findings, is_own: bool) 
             dot = "." if problem.path else ""
             findings.add_text(f"{findings.spelling('searchSpace')}{dot}{problem.path}", problem.message)
     return document.search_space
+
+
+def _is_registered(tuner: str | None) -> bool:
+    try:
+        return tuner is not None and find_registered("tuner", tuner) is not None
+    except InvalidInput:  # said where the tuner is read
+        return False
 
 
 def _from_file(path: Path, findings: Findings, is_own: bool) -> dict[str, Any]:

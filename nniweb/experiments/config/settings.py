@@ -22,6 +22,13 @@ class AlgorithmSettings(BaseModel):
     class_name: str | None = None
     code_directory: Path | None = None
     class_args: dict[str, Any] = {}
+    #: The name that the class is registered under on this server, and what checks its arguments.
+    registered_as: str | None = None
+    validator: str | None = None
+    #: Of a tuner's own class: whether each of its methods is called in a thread of its own; None: no.
+    multi_thread: bool | None = None
+    #: Of a tuner, where it hears the last intermediate results of trials that were stopped early.
+    include_intermediate_results: Literal[True] | None = None
 
 
 class ExperimentSettings(BaseModel):
@@ -53,6 +60,8 @@ class ExperimentSettings(BaseModel):
     failed_trials: dict[str, Any] = {}
     #: As ``Experiment.retention`` has it; what is as the installation has it is left out.
     retention: dict[str, int | str] = {}
+    #: Whether a running trial may ask for further parameter sets.
+    multi_phase: bool = False
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None

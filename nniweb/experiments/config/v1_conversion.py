@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from nniweb.experiments.config.document import MOST
 from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.config.findings import Findings
-from nniweb.experiments.config.model_validation import problem_of, shown
+from nniweb.experiments.config.model_validation import problem_of
 from nniweb.experiments.config.platform_section import load
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, path_text
 from trainingservice.base import TrainingService
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.refused_values import shown
 
 PLATFORM_KEY = "trainingServicePlatform"
 ALGORITHMS = ("tuner", "assessor", "advisor")
@@ -32,6 +36,7 @@ V1_FIELDS: dict[str, str] = {
     PLATFORM_KEY: "trainingService.platform",
     "searchSpacePath": "searchSpaceFile",
     "useAnnotation": "useAnnotation",
+    "multiPhase": "multiPhase",
     "nniManagerIp": "nniManagerIp",
     "logDir": "experimentWorkingDirectory",
     "debug": "debug",
@@ -42,6 +47,9 @@ V1_FIELDS: dict[str, str] = {
     "advisor.builtinAdvisorName": "advisor.name",
     **{f"{section}.{v1}": f"{section}.{v2}" for section in ALGORITHMS
        for v1, v2 in (("codeDir", "codeDirectory"), ("className", "className"), ("classArgs", "classArgs"))},
+    "tuner.includeIntermediateResults": "tuner.includeIntermediateResults",
+    "advisor.includeIntermediateResults": "advisor.includeIntermediateResults",
+    "multiThread": "tuner.multiThread",
     "tuner.gpuIndices": "tunerGpuIndices",
     "advisor.gpuIndices": "tunerGpuIndices",
     "trial.command": "trialCommand",
@@ -52,13 +60,11 @@ V1_FIELDS: dict[str, str] = {
 #: v1 fields without a counterpart -> what that means here.
 V1_DROPPED: dict[str, str] = {
     "authorName": "is not stored; an experiment belongs to the person who starts it",
-    "multiThread": "has no effect; the tuner always has a process of its own",
-    "multiPhase": "has no effect when it is false",
     "versionCheck": "has no effect; trials always get the keeper of this server's version",
     "logCollection": "has no effect; the output of trials is always collected",
-    "tuner.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
-    "assessor.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
-    "advisor.includeIntermediateResults": "has no effect; the tuner gets no result of a stopped trial",
+    "assessor.includeIntermediateResults": "has no effect, as in NNI; it belongs to the tuner",
+    **{f"{section}.gpuNum": "has no effect, as in NNI; gpuIndices of the tuner says which GPUs it sees"
+       for section in ALGORITHMS},
     "tuner.checkpointDir": "has no effect; the server chooses the folder",
     "assessor.checkpointDir": "has no effect; the server chooses the folder",
     "advisor.checkpointDir": "has no effect; the server chooses the folder",
@@ -68,10 +74,11 @@ V1_DROPPED: dict[str, str] = {
 
 #: Their types: nothing comes of such a value, and yet a wrong one is a slip that the person wants to know of.
 V1_DROPPED_TYPES: dict[str, Any] = {
-    "authorName": str, "multiThread": bool, "multiPhase": bool, "versionCheck": bool,
+    "authorName": str, "versionCheck": bool,
     "logCollection": Literal["http", "none"], "assessor.gpuIndices": GpuIndices,
     "trial.nasMode": Literal["classic_mode", "enas_mode", "oneshot_mode", "darts_mode"],
-    **{f"{section}.includeIntermediateResults": bool for section in ALGORITHMS},
+    "assessor.includeIntermediateResults": bool,
+    **{f"{section}.gpuNum": Annotated[int, Field(ge=0, le=MOST)] for section in ALGORITHMS},
     **{f"{section}.checkpointDir": str for section in ALGORITHMS},
 }
 
@@ -91,8 +98,11 @@ class V1Conversion:
         self._data = source.data
         self.findings = Findings(source.places, self.v1_path)
         self._fields: dict[str, str] = dict(V1_FIELDS)
+        if "advisor" in source.data and "tuner" not in source.data:
+            self._fields["multiThread"] = "advisor.multiThread"
         self._dropped: dict[str, str] = dict(V1_DROPPED)
         self._dropped_types: dict[str, Any] = dict(V1_DROPPED_TYPES)
+        self._refused: dict[str, str] = {}
         self._values: dict[str, Callable[[Any], Any]] = {}
         self._back: dict[Path, Path] = {}
         #: (row of the table, v2 path, caller's path, value)
@@ -103,18 +113,18 @@ class V1Conversion:
         platform = load(self._data.get(PLATFORM_KEY), ("trainingService", "platform"), self.findings)
         if platform is not None:
             self._add_rows_of(platform)
+            if str(self._data[PLATFORM_KEY]).lower() == "paiyarn":
+                self.findings.note(f"{PLATFORM_KEY}: OpenPAI's clusters on YARN are not asked; it is read as "
+                                   f"{platform.platform}, which is OpenPAI 1.1 and later.")
             if not platform.settings_model.v1_fields and not platform.options_model.v1_fields:
                 self.findings.note(f"{PLATFORM_KEY}: NNI's v1 form has no fields for {platform.platform}.")
         result: dict[str, Any] = {"trainingService": {}}
         self._rows = {v1: row for row, v1 in enumerate(self._fields)}
-        known = _tree([*self._fields, *self._dropped, *V1_CLASS_FILES])
+        known = _tree([*self._fields, *self._dropped, *self._refused, *V1_CLASS_FILES])
         self._walk(self._data, known, (), (), platform_known=platform is not None)
         for _, v2, raw, value in sorted(self._moves, key=lambda move: move[0]):
             self._set(result, v2, raw, value)
         self._class_names(result)
-        if self._data.get("multiPhase") is True:
-            self.findings.add_raw(("multiPhase",), "must be false, because a file cannot request several parameter "
-                                                   "sets for one trial; use one trial for each parameter set")
         return result
 
     def v1_path(self, path: Path) -> Path:
@@ -125,10 +135,10 @@ class V1Conversion:
             if path[:length] in self._back:
                 return (*self._back[path[:length]], *path[length:])
             wanted = _pattern(path[:length])
-            for v1, v2 in self._fields.items():
-                if v2 == wanted:
-                    indices = [part for part in path[:length] if isinstance(part, int)]
-                    return (*_with_indices(v1, indices), *path[length:])
+            names = [v1 for v1, v2 in self._fields.items() if v2 == wanted]
+            for v1 in sorted(names, key=self._is_foreign):
+                indices = [part for part in path[:length] if isinstance(part, int)]
+                return (*_with_indices(v1, indices), *path[length:])
             for v1, v2 in self._fields.items():  # a list whose items are renamed: machineList[0]
                 if wanted.endswith("[]") and v2.startswith(wanted + "."):
                     indices = [part for part in path[:length] if isinstance(part, int)]
@@ -139,6 +149,11 @@ class V1Conversion:
                     return (*_with_indices(v1[:v1.index("[]")], []), *path[length:])
         return path[1:] if path[:1] == ("trainingService",) and len(path) > 1 else path
 
+    def _is_foreign(self, v1: str) -> tuple[bool, bool]:
+        """Of several names of one field: whether the file has its group, or its platform would, comes first."""
+        group = v1.split(".")[0].removesuffix("[]")
+        return group not in self._data, group != f"{self._data.get(PLATFORM_KEY)}Config"
+
     def _add_rows_of(self, platform: type[TrainingService]) -> None:
         for model in (platform.settings_model, platform.options_model):
             # values for the whole file (trialGpuNumber ...) are written as "/trialGpuNumber"
@@ -146,6 +161,7 @@ class V1Conversion:
                              for v1, v2 in model.v1_fields.items()}
             self._dropped |= dict(model.v1_dropped)
             self._dropped_types |= dict(model.v1_dropped_types)
+            self._refused |= dict(model.v1_refused)
             self._values |= dict(model.v1_values)
 
     def _walk(self, value: dict[str, Any], known: dict[str, Any], raw: Path, pattern: tuple[str, ...],
@@ -154,7 +170,7 @@ class V1Conversion:
             here, here_pattern = (*raw, key), (*pattern, key)
             name = ".".join(here_pattern)
             if key.endswith("[]") or key not in known and key + "[]" not in known:
-                if platform_known or raw:  # else the unknown platform explains its own sections
+                if platform_known:  # else the unknown platform explains its own fields
                     self.findings.add_raw(here, "is not a known field here"
                                           + nearest(key, [word.removesuffix("[]") for word in known]), at_key=True)
             elif item is None:
@@ -165,8 +181,10 @@ class V1Conversion:
             elif name in self._dropped:
                 if name in self._dropped_types and (problem := problem_of(self._dropped_types[name], item)):
                     self.findings.add_raw(here, problem)
-                elif not (key == "multiPhase" and item is True):
+                else:
                     self.findings.note(f"{path_text(here)}: {self._dropped[name]}.")
+            elif name in self._refused:
+                self.findings.add_raw(here, self._refused[name], at_key=True)
             elif name in V1_CLASS_FILES:
                 continue
             elif key + "[]" in known:

@@ -67,7 +67,8 @@ def read_text(text: str) -> SourceDocument:
                 return _Reader(text).read()  # YAML's flow style also begins with a brace
             except ConfigInvalid:
                 if isinstance(error, json.JSONDecodeError) and text.lstrip("{ \t\r\n").startswith('"'):
-                    raise ConfigInvalid([ConfigError("", f"is not valid JSON: {error.msg}",
+                    raise ConfigInvalid([ConfigError("", "is not valid JSON here: a comma, colon, quote or "
+                                                     "bracket is missing or too many",
                                                      error.lineno, error.colno)]) from error
                 raise
     return _Reader(text).read()

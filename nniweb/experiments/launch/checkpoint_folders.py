@@ -19,9 +19,14 @@ ARGUMENT = "all_checkpoint_dir"
 def check_that_trials_share_a_folder(settings: ExperimentSettings, platform: type[TrainingService],
                                      cluster: Cluster, options: TrialOptions) -> None:
     """Raises Refused where the tuner needs a shared folder and the trials would have none."""
-    if not _wanted(settings) or settings.shared_storage is not None:
+    if not _wanted(settings):
         return
     name = settings.tuner.name
+    if settings.shared_storage is not None:
+        if not settings.shared_storage.remote_mount_point.startswith("/"):
+            raise Refused(f"{name} tells trials by its path where checkpoints are: give remoteMountPoint as an "
+                          "absolute path, such as /mnt/share.", "sharedStorage.remoteMountPoint")
+        return
     if platform.pinned_to_host:
         if options.os_user() and not settings.tuner.class_args.get(ARGUMENT):  # ours is out of that user's reach
             raise Refused(f"{name} needs a folder for checkpoints that {options.os_user()} can write to. Give it as "

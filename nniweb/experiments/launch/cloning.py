@@ -101,8 +101,9 @@ def _annotated(document: dict[str, Any], experiment: Experiment, notes: list[str
 def _other_tuner(experiment: Experiment) -> dict[str, Any]:
     """The tuner, where another one was chosen since, or it was given other arguments."""
     changed = ExperimentChange.objects.filter(experiment=experiment, fields__has_key="tuner").exists()
-    args = experiment.tuner.get("class_args")
-    return {"tuner": {"name": experiment.tuner["name"], **({"classArgs": args} if args else {})}} if changed else {}
+    args, hears = experiment.tuner.get("class_args"), experiment.tuner.get("include_intermediate_results")
+    return {"tuner": {"name": experiment.tuner["name"], **({"classArgs": args} if args else {}),
+                      **({"includeIntermediateResults": True} if hears else {})}} if changed else {}
 
 
 def _place(document: dict[str, Any], experiment: Experiment, user: User, notes: list[str]) -> None:

@@ -56,9 +56,11 @@ def may_use(platform: type[TrainingService], options: TrialOptions, owner: User)
 
 
 def check_own_algorithms(settings: ExperimentSettings, owner: User) -> None:
-    """Raises Refused for a tuner or assessor of one's own by who is no administrator."""
+    """Raises Refused for a tuner or assessor of one's own by who is no administrator. One that is registered on this
+    server was chosen by who runs it.
+    """
     for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
-        if algorithm is not None and algorithm.class_name and not owner.is_admin:
+        if algorithm is not None and algorithm.class_name and not algorithm.registered_as and not owner.is_admin:
             raise Refused(f"A custom {section} runs on this server as the server's user, so only administrators may "
                           f"use one. Choose a built-in {section} by its name.", f"{section}.className")
 
@@ -90,9 +92,11 @@ def check_files_to_keep(platform: type[TrainingService], settings: ExperimentSet
 
 
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
-    if not (platform.keepers_report and platform.needs_public_url):
+    if not platform.keepers_report:
         return False
     of_cluster = _settings_of_cluster(settings, found)
+    if not platform.needs_public_url:
+        return of_cluster is not None and of_cluster.must_call_home()
     return of_cluster is None or of_cluster.keepers_call_home()
 
 

@@ -1,6 +1,7 @@
 """Checks and launches experiments: one way for page, REST and command line."""
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.config.parsing import ParsedConfig
-from nniweb.experiments.config.platform_section import PlatformSection, without_secrets
+from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.errors import Refused
@@ -29,10 +30,12 @@ from nniweb.experiments.launch.launch_checks import (
 from nniweb.experiments.launch.launch_cluster import (
     cluster_named,
     cluster_of_section,
+    findings_in_words,
     options_of,
     rehearse_cluster,
     section_of,
     stored_cluster,
+    tell_of_unreachable,
 )
 from nniweb.experiments.launch.launched_code import BroughtCode, CodeSize, GitCode, UploadedCode, code_size, keep_code
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
@@ -40,7 +43,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions
+from trainingservice.cluster_settings import TrialOptions, without_secrets
 from trainingservice.platforms import load_platform
 
 
@@ -62,8 +65,8 @@ class CheckedLaunch:
 
     @property
     def warnings(self) -> list[str]:
-        """What was found about the trials' command, and does not forbid the launch."""
-        return [str(finding.message) for finding in self.findings if finding.check == "python" and not finding.ok]
+        """What was found and does not forbid the launch, in a few sentences."""
+        return findings_in_words(self.findings)
 
     @property
     def cluster_is_new(self) -> bool:
@@ -127,6 +130,7 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, *
         with transaction.atomic():
             check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
             cluster = stored_cluster(checked.cluster, checked.section, owner)
+            tell_of_unreachable(cluster, checked.findings)
             return _create(replace(parsed, notes=[*parsed.notes, *checked.warnings]), owner, cluster, checked.options,
                            code, archive, key)
     except IntegrityError:
@@ -151,6 +155,24 @@ def create_stopped(parsed: ParsedConfig, owner: User, *, check_first: bool, **fi
     return experiment
 
 
+def take_config(experiment: Experiment, parsed: ParsedConfig, owner: User, *, without: Collection[str]) -> None:
+    """Give an experiment at rest what a launch of this config would give it, but for the fields in ``without``.
+
+    Raises Refused wherever a launch would be; then it is as before.
+    """
+    checked = check(parsed, owner)
+    archive = keep_code(checked.platform, checked.options, parsed.settings, None)
+    with transaction.atomic():
+        cluster = stored_cluster(checked.cluster, checked.section, owner)
+        fields = _fields_of(parsed, cluster, checked.options, None, archive)
+        if parsed.settings.seed is None:
+            fields["seed"] = experiment.seed
+        fields["tuner"] = with_checkpoint_folder(fields["tuner"], parsed.settings, experiment.public_id)
+        Experiment.objects.filter(pk=experiment.pk).update(
+            **{name: value for name, value in fields.items() if name not in without})
+        next_revision(experiment.pk)
+
+
 def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
     settings = parsed.settings
     section = section_of(settings)
@@ -165,24 +187,8 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
     settings = parsed.settings
     now = timezone.now()
     experiment = Experiment.objects.create(
-        name=settings.experiment_name or "experiment", description=settings.description, owner=owner,
-        group=group_of(owner), cluster=cluster, tags=list(settings.tags), search_space=settings.search_space,
-        tuner=_algorithm(settings.tuner), assessor=_algorithm(settings.assessor) if settings.assessor else None,
-        optimize_mode=settings.optimize_mode, objectives=list(settings.objectives),
-        seed=settings.seed if settings.seed is not None else secrets.randbelow(2**31),
-        trial_command=settings.trial_command, keep_files=list(settings.keep_files), retry=dict(settings.retry),
-        failed_trials=dict(settings.failed_trials), retention=dict(settings.retention),
-        trial_options=without_secrets(options),
-        trial_gpu_number=settings.trial_gpu_number,
-        gpus_of_a_trial=options.gpus_of_a_trial(settings.trial_gpu_number),
-        code_folder=_folder_of_trials(settings, code),
-        code=archive, code_git=code.source.document() if isinstance(code, GitCode) else None,
-        code_git_token=seal(code.token) if isinstance(code, GitCode) and code.token else None,
-        trial_concurrency=settings.trial_concurrency, max_trial_number=settings.max_trial_number,
-        max_duration=settings.max_experiment_duration, max_trial_duration=settings.max_trial_duration,
-        config_text=parsed.original_text, config=_stored_config(settings), notes=list(parsed.notes),
-        launch_key=_launch_key(owner, key) if key else None,
-        callback_url=settings.nni_manager_ip or "", status=ExperimentStatus.INITIALIZED, created_at=now)
+        **_fields_of(parsed, cluster, options, code, archive), owner=owner, group=group_of(owner),
+        launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
@@ -191,6 +197,31 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialO
     audit.record("experiment.launch", experiment, owner, cluster=cluster.name)
     next_revision(experiment.pk)
     return experiment
+
+
+def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
+               archive: CodeArchive | None) -> dict[str, Any]:
+    """What an experiment has of its config."""
+    settings = parsed.settings
+    return {
+        "name": settings.experiment_name or "experiment", "description": settings.description, "cluster": cluster,
+        "tags": list(settings.tags), "search_space": settings.search_space, "tuner": _algorithm(settings.tuner),
+        "assessor": _algorithm(settings.assessor) if settings.assessor else None,
+        "optimize_mode": settings.optimize_mode, "objectives": list(settings.objectives),
+        "seed": settings.seed if settings.seed is not None else secrets.randbelow(2**31),
+        "trial_command": settings.trial_command, "keep_files": list(settings.keep_files),
+        "retry": dict(settings.retry), "failed_trials": dict(settings.failed_trials),
+        "retention": dict(settings.retention), "trial_options": without_secrets(options),
+        "trial_gpu_number": settings.trial_gpu_number,
+        "gpus_of_a_trial": options.gpus_of_a_trial(settings.trial_gpu_number),
+        "code_folder": _folder_of_trials(settings, code), "code": archive,
+        "code_git": code.source.document() if isinstance(code, GitCode) else None,
+        "code_git_token": seal(code.token) if isinstance(code, GitCode) and code.token else None,
+        "multi_phase": settings.multi_phase,
+        "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
+        "max_duration": settings.max_experiment_duration, "max_trial_duration": settings.max_trial_duration,
+        "config_text": parsed.original_text, "config": _stored_config(settings), "notes": list(parsed.notes),
+        "callback_url": settings.nni_manager_ip or ""}
 
 
 def _stored_config(settings: ExperimentSettings) -> dict[str, Any]:

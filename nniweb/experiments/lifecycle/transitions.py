@@ -20,7 +20,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
 from nniweb.experiments.notifications import outbox
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.results.running_time import running_seconds
+from nniweb.experiments.results.running_time import COUNTED, running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
@@ -128,10 +128,13 @@ def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message:
 def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
     """The trial waits for its next attempt, unless it is not wanted any more (0 then).
 
-    Its figures are those of its last attempt, so they begin anew.
+    Its figures are those of its last attempt, so they begin anew; the results of its parameter sets, where it may ask
+    for several, were told to the tuner and stay.
     """
-    waits = Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN).update(
-        status=TrialJobStatus.WAITING.value, started_at=None, final_value=None, final_number=None,
+    waiting = Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN)
+    waiting.filter(experiment__multi_phase=False).update(final_value=None, final_number=None)
+    waits = waiting.update(
+        status=TrialJobStatus.WAITING.value, started_at=None,
         intermediate_count=0, latest_number=None, revision=revision, **said_by_platform(message))
     if waits:
         MetricNumber.objects.filter(trial=trial_pk).delete()
@@ -200,7 +203,7 @@ _EXPERIMENT_SOURCES: dict[ExperimentStatus, tuple[ExperimentStatus, ...]] = {
 
 def move_experiment(experiment: Experiment, status: ExperimentStatus, at: datetime, *, message: str = "",
                     actor: User | None = None) -> bool:
-    """Move an experiment and keep the account of its time in RUNNING; True if it happened.
+    """Move an experiment and keep the account of its running time; True if it happened.
 
     ``experiment`` is brought up to date with what was written.
     """
@@ -208,11 +211,12 @@ def move_experiment(experiment: Experiment, status: ExperimentStatus, at: dateti
     if was not in _EXPERIMENT_SOURCES.get(status, ()):
         return False
     fields: dict[str, Any] = {"status": status, **said(message)}
-    if was == ExperimentStatus.RUNNING and experiment.running_since is not None:
+    if was in COUNTED and status not in COUNTED and experiment.running_since is not None:
         fields["running_seconds"] = running_seconds(experiment, at)
         fields["running_since"] = None
-    if status == ExperimentStatus.RUNNING:
+    elif status in COUNTED and (was not in COUNTED or experiment.running_since is None):
         fields["running_since"] = at
+    if status == ExperimentStatus.RUNNING:
         fields["ended_at"] = None
         fields["started_at"] = experiment.started_at or at
     if status in (ExperimentStatus.DONE, ExperimentStatus.STOPPED, ExperimentStatus.ERROR):

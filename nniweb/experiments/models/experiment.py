@@ -83,7 +83,9 @@ class Experiment(models.Model):
     search_space = models.JSONField()
     #: Grows when the search space is changed while running.
     search_space_version = models.PositiveIntegerField(default=0)
-    #: {"name", "class_args"} or {"class_name", "code_directory", "class_args"}
+    #: {"name", "class_args"} or {"class_name", "code_directory", "class_args", "multi_thread"}; of a class that is
+    #: registered on the server {"class_name", "registered_as", "validator", "class_args"}; of a tuner that
+    #: hears the last results of trials that were stopped early, "include_intermediate_results", too
     tuner = models.JSONField()
     assessor = models.JSONField(null=True)
     #: Of the main metric, the first objective.
@@ -104,6 +106,8 @@ class Experiment(models.Model):
     code_git = models.JSONField(null=True)
     #: Sealed; only until the code is there.
     code_git_token = SealedField(null=True)
+    #: Whether a running trial may ask for further parameter sets.
+    multi_phase = models.BooleanField(default=False)
     trial_concurrency = models.PositiveIntegerField()
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds in status RUNNING.")
@@ -144,7 +148,7 @@ class Experiment(models.Model):
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
-    #: Seconds spent in status RUNNING up to ``running_since``.
+    #: Seconds spent in ``running_time.COUNTED`` statuses up to ``running_since``.
     running_seconds = models.FloatField(default=0.0)
     running_since = models.DateTimeField(null=True)
 

@@ -12,9 +12,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.actions import intents
+from nniweb.experiments.actions.change_and_undo import resume_with
+from nniweb.experiments.actions.imported_results import FOREIGN_TRIAL
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launch.launching import create_stopped
+from nniweb.experiments.launch.launching import create_stopped, take_config
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -47,14 +49,17 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
                    ) -> Experiment:
     """The imported experiment: finished, or with ``go_on`` under way, its tuner told all earlier results.
 
-    Raises Refused and ConfigInvalid; then nothing is left of it.
+    With ``go_on`` one that was imported before goes on, where it has ended. Raises Refused and ConfigInvalid; then
+    nothing is left of a new one.
     """
-    known = Experiment.objects.filter(foreign_id=archive.id, deleted_at=None).first()
+    known = imported_before(archive)
     if known is not None:
-        raise Refused(f"{archive.id} was already imported as experiment {known.public_id}. Delete that experiment "
-                      "first.")
+        if not go_on:
+            raise Refused(f"{archive.id} was already imported as experiment {known.public_id}. To continue it, add "
+                          "--continue. To import it again, delete that experiment first.")
+        return _continued(known, archive, owner, max_trial_number)
     if go_on:
-        _may_go_on(archive, max_trial_number)
+        _must_have_trials_left(len(archive.trials), max_trial_number or archive.config.get("maxTrialNumber"))
     parsed = _parsed(archive, go_on, max_trial_number)
     experiment = create_stopped(
         parsed, owner, check_first=go_on, foreign_id=archive.id, created_at=archive.started, started_at=archive.started,
@@ -74,11 +79,38 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
     return experiment
 
 
-def _may_go_on(archive: Archive, max_trial_number: int | None) -> None:
-    most = max_trial_number or archive.config.get("maxTrialNumber")
-    if most is not None and len(archive.trials) >= most:
-        raise Refused(f"The experiment has had {len(archive.trials)} of its {most} trials. To continue, give a larger "
-                      "number with --max-trial-number.")
+def imported_before(archive: Archive) -> Experiment | None:
+    """The experiment of ours that was made of it, where there is one."""
+    return Experiment.objects.filter(foreign_id=archive.id, deleted_at=None).first()
+
+
+def _continued(known: Experiment, archive: Archive, actor: User, max_trial_number: int | None) -> Experiment:
+    """The experiment that was imported before, under way again; what people changed of it here stays."""
+    if not known.is_finished:
+        raise Refused(f"{archive.id} is experiment {known.public_id}, which is {known.status} already.")
+    _must_be_as_imported(known, archive)
+    _must_have_trials_left(known.next_sequence_id, max_trial_number or known.max_trial_number)
+    if not Trial.objects.filter(experiment=known, foreign_id="").exists():  # it was only looked at until now
+        changed = {field for change in known.changes.all() for field in change.fields}
+        take_config(known, _parsed(archive, go_on=True, max_trial_number=None), known.owner or actor,
+                    without={*changed, "tags"})
+    known.refresh_from_db()
+    resume_with(known, {"max_trial_number": max_trial_number} if max_trial_number else {}, actor)
+    known.refresh_from_db()
+    return known
+
+
+def _must_be_as_imported(known: Experiment, archive: Archive) -> None:
+    imported = dict(Trial.objects.filter(experiment=known).exclude(foreign_id="").values_list("foreign_id", "status"))
+    if imported != {trial.id: trial.status.value for trial in archive.trials}:
+        raise Refused(f"NNI has continued {archive.id} since it was imported as experiment {known.public_id}. Delete "
+                      "that experiment and import it again.")
+
+
+def _must_have_trials_left(had: int, most: int | None) -> None:
+    if most is not None and had >= most:
+        raise Refused(f"The experiment has had {had} of its {most} trials. To continue, give a larger number with "
+                      "--max-trial-number.")
 
 
 def _parsed(archive: Archive, go_on: bool, max_trial_number: int | None) -> ParsedConfig:
@@ -107,7 +139,7 @@ def _to_look_at(config: dict[str, Any]) -> tuple[ParsedConfig, str]:
     kept = {"trialCommand": "exit 1  # NNI has not kept the command"} | {
         key: value for key, value in config.items() if key in (
             "experimentName", "description", "searchSpace", "trialCommand", "trialConcurrency", "maxTrialNumber",
-            "maxExperimentDuration", "trialGpuNumber", "tuner", "advisor", "assessor")}
+            "maxExperimentDuration", "multiPhase", "trialGpuNumber", "tuner", "advisor", "assessor")}
     kept["trainingService"] = {"platform": "local"}
     try:
         return parse_experiment_config(kept, must_exist=False), "it continues on this machine"
@@ -138,7 +170,8 @@ def _store(experiment: Experiment, trials: Sequence[ArchivedTrial], stopped: dat
         revision = next_revision(experiment.pk)
         rows = Trial.objects.bulk_create(_trial(experiment, trial, stopped, revision) for trial in trials)
         TrialParameters.objects.bulk_create(
-            TrialParameters(trial=row, index=index, parameter_id=given, value=value)
+            TrialParameters(trial=row, index=index, parameter_id=given, value=value,
+                            **(_result_columns(trial, given) if experiment.multi_phase else {}))
             for row, trial in zip(rows, trials, strict=True) for index, (given, value) in enumerate(trial.parameters))
         _keep_other_metrics(experiment, rows, trials)
         attempts = Attempt.objects.bulk_create(_attempt(row, trial) for row, trial in zip(rows, trials, strict=True))
@@ -170,6 +203,30 @@ def _final(trial: ArchivedTrial) -> ArchivedMetric | None:
     return next((metric for metric in trial.metrics if metric.kind == contract.FINAL), None)
 
 
+def _final_of_set(trial: ArchivedTrial, given: Any) -> ArchivedMetric | None:
+    """The first final result with this parameter id, which NNI kept as text."""
+    return next((metric for metric in trial.metrics if metric.kind == contract.FINAL
+                 and str(json.loads(metric.parameter_id)) == str(given)), None)
+
+
+def _result_columns(trial: ArchivedTrial, given: Any) -> dict[str, Any]:
+    final = _final_of_set(trial, given)
+    return {"taught": True, "final_value": final.value if final else None,
+            "final_number": number_in(final.value) if final else None}
+
+
+def _best_set(experiment: Experiment, trial: ArchivedTrial) -> tuple[int, ArchivedMetric | None]:
+    """Which parameter set of a multi-phase trial gave the best result; the first one where none gave a number."""
+    results = [(index, final, number_in(final.value)) for index, (given, _) in enumerate(trial.parameters)
+               if (final := _final_of_set(trial, given)) is not None]
+    numbers = [(index, final, number) for index, final, number in results if number is not None]
+    if not numbers:
+        return (results[0][0], results[0][1]) if results else (0, None)
+    choose = min if experiment.optimize_mode == Experiment.OptimizeMode.MINIMIZE else max
+    index, final, _ = choose(numbers, key=lambda one: one[2])
+    return index, final
+
+
 def _end(trial: ArchivedTrial, stopped: datetime | None) -> datetime:
     """When the trial ended; of one that had not ended when NNI stopped that time, else its last sign of life."""
     signs = [trial.created, trial.started or trial.created, *(metric.at for metric in trial.metrics)]
@@ -177,7 +234,7 @@ def _end(trial: ArchivedTrial, stopped: datetime | None) -> datetime:
 
 
 def _trial(experiment: Experiment, trial: ArchivedTrial, stopped: datetime | None, revision: int) -> Trial:
-    final = _final(trial)
+    index, final = _best_set(experiment, trial) if experiment.multi_phase else (0, _final(trial))
     curve = [metric for metric in trial.metrics if metric.kind == contract.PERIODICAL]
     return Trial(
         public_id=new_public_id(), foreign_id=trial.id, experiment=experiment, sequence_id=trial.sequence_id or 0,
@@ -185,6 +242,7 @@ def _trial(experiment: Experiment, trial: ArchivedTrial, stopped: datetime | Non
         message=printable(trial.message), created_at=trial.created, submitted_at=trial.created,
         started_at=trial.started, ended_at=_end(trial, stopped), taught=True,
         final_value=final.value if final else None, final_number=number_in(final.value) if final else None,
+        result_index=index, parameter_set_count=max(1, len(trial.parameters)) if experiment.multi_phase else 1,
         latest_number=number_in(curve[-1].value) if curve else None, intermediate_count=len(curve), revision=revision)
 
 
@@ -224,20 +282,23 @@ def _bytes(file: Path) -> bytes:
 
 def _record_results(experiment: Experiment, archive: Archive) -> None:
     """The tuner's history: every earlier result, as one that it did not propose itself in this life."""
-    events: list[dict[str, Any]] = []
-    for parameters, value in archive.imported:
-        events.append(_told(parameters, number_in(value), TrialJobStatus.SUCCEEDED))
+    now = timezone.now()
+    events: list[tuple[datetime, dict[str, Any]]] = []
+    for brought in archive.imports:
+        events += [(brought.at, _told(parameters, number_in(value), TrialJobStatus.SUCCEEDED))
+                   for parameters, value in brought.results]
     for trial in archive.trials:
         final = _final(trial)
         counts = trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED) or trial.ended is None
-        if trial.parameters and isinstance(trial.parameters[0][1], dict):
-            events.append(_told(trial.parameters[0][1], number_in(final.value) if final and counts else None,
-                                trial.status))
-    now = timezone.now()
+        for given, parameters in trial.parameters if experiment.multi_phase else trial.parameters[:1]:
+            found = _final_of_set(trial, given) if experiment.multi_phase else final
+            if isinstance(parameters, dict):
+                told = _told(parameters, number_in(found.value) if found and counts else None, trial.status)
+                events.append((now, {**told, FOREIGN_TRIAL: trial.id}))
     with transaction.atomic():
         next_revision(experiment.pk)
-        TunerEvent.objects.bulk_create(TunerEvent(experiment=experiment, number=number, data=event, at=now)
-                                       for number, event in enumerate(events))
+        TunerEvent.objects.bulk_create(TunerEvent(experiment=experiment, number=number, data=event, at=at)
+                                       for number, (at, event) in enumerate(events))
         Experiment.objects.filter(pk=experiment.pk).update(next_tuner_event=len(events))
 
 

@@ -63,6 +63,14 @@ class ArchivedTrial:
     metrics: list[ArchivedMetric] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class ArchivedImport:
+    """What ``nnictl experiment import`` brought in one go: (parameters, JSON text of the value)."""
+
+    at: datetime
+    results: list[tuple[dict[str, Any], str]]
+
+
 @dataclass
 class Archive:
     """One experiment. ``config`` is the v2 form, whatever the release."""
@@ -76,8 +84,8 @@ class Archive:
     #: Seconds.
     duration: float
     trials: list[ArchivedTrial]
-    #: Results that were given to the tuner without a trial: (parameters, JSON text of the value).
-    imported: list[tuple[dict[str, Any], str]]
+    #: Results that were given to the tuner without a trial.
+    imports: list[ArchivedImport]
 
 
 def read_archive(folder: Path) -> Archive:
@@ -103,10 +111,10 @@ def _read(connection: sqlite3.Connection, folder: Path) -> Archive:
     if profile is None:
         raise UnreadableArchive(f"{folder / DATABASE} contains no experiment. NNI ended before the experiment began.")
     trials: dict[str, ArchivedTrial] = {}
-    imported: list[tuple[dict[str, Any], str]] = []
+    imports: list[ArchivedImport] = []
     for row in connection.execute("SELECT * FROM TrialJobEvent ORDER BY timestamp, rowid"):
         if row["event"] == "IMPORT_DATA":
-            imported += _imported(row["data"])
+            imports.append(ArchivedImport(_time(row), list(_imported(row["data"]))))
         elif row["trialJobId"] and row["event"] in _STATUSES:
             trial = trials.setdefault(row["trialJobId"], ArchivedTrial(row["trialJobId"], created=_time(row)))
             _take_event(trial, row, Path(profile["logDir"] or ""), folder)
@@ -123,7 +131,7 @@ def _read(connection: sqlite3.Connection, folder: Path) -> Archive:
     ended = profile["endTime"]
     return Archive(str(profile["id"]), config, problems, _at(profile["startTime"]),
                    _at(ended) if ended else None, float(profile["execDuration"] or 0),
-                   _numbered(list(trials.values())), imported)
+                   _numbered(list(trials.values())), imports)
 
 
 def _take_event(trial: ArchivedTrial, row: sqlite3.Row, log_folder: Path, folder: Path) -> None:

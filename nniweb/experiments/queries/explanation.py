@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
 from nniweb.experiments.lifecycle.reason_columns import document, reason_of
-from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.models import Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.results.progress import Progress
 from nniweb.experiments.sql.database_health import write_trouble
@@ -28,7 +28,8 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     absences = {cluster: absence_of(cluster, hosts) for cluster in clusters}
     for experiment in unfinished:
         absent = refused or absences[experiment.cluster]
-        found[experiment.pk] = absent or found[experiment.pk] or _of_status(experiment, progress[experiment.pk])
+        found[experiment.pk] = absent or found[experiment.pk] or _of_cluster(experiment, progress[experiment.pk]) or \
+            _of_status(experiment, progress[experiment.pk])
     stuck = [experiment.pk for experiment in unfinished if not found[experiment.pk]
              and progress[experiment.pk].counts[TrialJobStatus.WAITING.value]
              and not progress[experiment.pk].counts[TrialJobStatus.RUNNING.value]]
@@ -38,6 +39,17 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
                 "experiment", "message", "reason", "reason_arguments"):
             found[key] = Reason("no_trial_runs", said=message, because=document(code, arguments))
     return found
+
+
+def _of_cluster(experiment: Experiment, progress: Progress) -> str:
+    """That the cluster cannot be used, of an experiment that waits for nothing else."""
+    cluster = experiment.cluster
+    if cluster.health not in (Cluster.Health.AWAY, Cluster.Health.BAD) or not cluster.message \
+            or experiment.status not in (ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING) \
+            or progress.counts[TrialJobStatus.RUNNING.value]:
+        return ""
+    because = document(cluster.reason, cluster.reason_arguments)
+    return Reason("cluster_away", cluster=cluster.name, said=cluster.message, because=because)
 
 
 def _of_status(experiment: Experiment, progress: Progress) -> str:

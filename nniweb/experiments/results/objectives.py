@@ -41,7 +41,8 @@ def take_into_front(experiment: Experiment, trials: Sequence[Trial], values: Map
     """
     modes = [str(one["optimize_mode"]) for one in experiment.objectives]
     ended = {trial.pk: whole for trial in trials
-             if trial.status in RESULTS and (whole := _whole(values[trial.pk])) is not None}
+             if trial.status in RESULTS and trial.final_number is not None
+             and (whole := _whole(values[trial.pk])) is not None}
     if len(modes) < 2 or not ended:
         return
     before = list(Trial.objects.filter(experiment=experiment, on_front=True).only("pk", "final_number"))

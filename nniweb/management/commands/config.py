@@ -10,6 +10,7 @@ import yaml
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from nniweb.experiments.clusters.metadata import defaults_among
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config, resolved_document
 from nniweb.experiments.config.upgrade import upgraded
 from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
@@ -43,8 +44,10 @@ class Command(BaseCommand):
 
     @staticmethod
     def _check(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
+        known = _cluster_platform()
+        defaults = defaults_among(Cluster.objects.filter(enabled=True)) if known is not None else None
         parsed = parse_experiment_config(text, path.parent.resolve(), roots=nameable_at_a_terminal(),
-                                         cluster_platform=_cluster_platform())
+                                         cluster_platform=known, cluster_defaults=defaults)
         return resolved_document(parsed.settings), [*parsed.notes, *_said_of_command(parsed)]
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from rest_framework.exceptions import ValidationError
 
 from nniweb.api.experiments.experiment_changes import ExperimentChangeSerializer, changes_of
-from nniweb.client.arguments import EXPERIMENTS_HELP, add_experiments_arguments
+from nniweb.client.arguments import EXPERIMENTS_HELP, NEW_LIMITS, add_experiments_arguments
 from nniweb.client.records import metric_records, value_of
 from nniweb.client.words import (
     best_trial_lines,
@@ -24,7 +24,7 @@ from nniweb.client.words import (
     readable_seconds,
     trials_table,
 )
-from nniweb.documents.experiments import NOT_IN_LISTS, document, summaries
+from nniweb.documents.experiments import NOT_IN_LISTS, NewLimitsSerializer, document, summaries
 from nniweb.documents.trial_query import filtered
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.actions import change_and_undo, intents
@@ -65,7 +65,8 @@ class Command(AskedHere):
             return
         experiment = _find(options["id"])
         if verb in STEERING:
-            self._steer(experiment, verb)
+            self._steer(experiment, verb, {name: options[name] for name in NEW_LIMITS
+                                           if options.get(name) is not None})
         elif verb == "import":
             self._import(experiment, options["filename"])
         else:
@@ -159,10 +160,13 @@ class Command(AskedHere):
         for trial in troubled[:_SHOWN]:
             self.stdout.write(f"Trial {trial.sequence_id} ({trial.public_id}) {trial.status}: {trial.message}")
 
-    def _steer(self, experiment: Experiment, verb: str) -> None:
+    def _steer(self, experiment: Experiment, verb: str, limits: dict[str, Any]) -> None:
         intent, said = STEERING[verb]
         try:
-            intent(experiment, None)
+            if limits:
+                change_and_undo.resume_with(experiment, _checked(limits))
+            else:
+                intent(experiment, None)
         except Refused as refused:
             raise CommandError(str(refused)) from None
         self.stdout.write(f"{experiment} {said}")
@@ -210,6 +214,15 @@ class Command(AskedHere):
 
     def _json(self, found: Any) -> None:
         self.stdout.write(json.dumps(found, indent=1, default=str))
+
+
+def _checked(limits: dict[str, Any]) -> dict[str, Any]:
+    """The limits as fields of an experiment. Raises CommandError."""
+    form = NewLimitsSerializer(data=limits)
+    if form.is_valid():
+        return dict(form.validated_data)
+    raise CommandError("\n".join(f"--{name.replace('_', '-')}: {' '.join(map(str, errors))}"
+                                 for name, errors in form.errors.items()))
 
 
 def _find(start: str) -> Experiment:

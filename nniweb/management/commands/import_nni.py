@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.nni_import.importing import import_archive
+from nniweb.experiments.nni_import.importing import import_archive, imported_before
 from nniweb.experiments.nni_import.nni_archive import UnreadableArchive, read_archive
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.launch import experiment_owner
@@ -33,16 +33,21 @@ class Command(AskedHere):
         owner = experiment_owner(user)
         try:
             archive = read_archive(folder)
+            known = imported_before(archive)
             experiment = import_archive(archive, owner, go_on=go_on, max_trial_number=max_trial_number)
         except UnreadableArchive as error:
             raise CommandError(str(error)) from None
         except ConfigInvalid as invalid:
-            raise CommandError("The experiment cannot be continued as it is. Without --continue it is imported for "
-                               "viewing only.\n"
+            viewing = "" if known else " Without --continue it is imported for viewing only."
+            raise CommandError(f"The experiment cannot be continued as it is.{viewing}\n"
                                + "\n".join(str(error) for error in invalid.errors)) from None
         except Refused as refused:
             raise CommandError("\n".join(f"{f'{field}: ' if field else ''}{message}"
                                          for field, message in refused.errors)) from None
+        if known is not None:
+            self.stdout.write(f"Continuing {experiment.name!r}, which was imported as {experiment.public_id}")
+            self.stdout.write(addresses.experiment_page(experiment.public_id))
+            return
         self.stdout.write(f"Imported {experiment.name!r}, {len(archive.trials)} trials, id {experiment.public_id}")
         interrupted = sum(trial.ended is None for trial in archive.trials)
         if interrupted:

@@ -11,6 +11,7 @@ from nniweb.api.experiments.launch_request import from_form
 from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters import addresses
+from nniweb.experiments.clusters.metadata import defaults_among
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
@@ -58,7 +59,7 @@ class Command(AskedHere):
             parsed = parse_experiment_config(
                 text, path.parent.resolve(), roots=nameable_at_a_terminal(),
                 cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first(),
-                why_not_here=partial(why_not_here, owner))
+                why_not_here=partial(why_not_here, owner), cluster_defaults=defaults_among(usable))
             return launch(with_shell(parsed, owner, shell_variables()), owner)
         except ConfigInvalid as invalid:
             raise CommandError("\n".join(f"{path}: {error}" for error in invalid.errors)) from None

@@ -41,6 +41,12 @@ class Assessment:
         if curve is not None:
             self._assessor.trial_end(trial, curve.complete, succeeded)
 
+    def on_exit(self) -> None:
+        self._assessor.on_exit()
+
+    def on_error(self) -> None:
+        self._assessor.on_error()
+
     def stopped(self) -> list[str]:
         """The trials that were named as ones to stop and have not ended yet."""
         return [trial for trial, curve in self._curves.items() if curve.is_stopped]

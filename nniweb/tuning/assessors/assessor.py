@@ -23,3 +23,9 @@ class Assessor(ABC):
 
     def trial_end(self, trial: str, values: list[Any], succeeded: bool) -> None:
         """The trial is over and its results complete; ``succeeded`` is False for failed and for stopped ones."""
+
+    def on_exit(self) -> None:
+        """All results were handed over. Only assessors of the user's own do something then."""
+
+    def on_error(self) -> None:
+        """An algorithm of the experiment has raised. Only assessors of the user's own do something then."""

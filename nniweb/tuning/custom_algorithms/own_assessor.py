@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nniweb.tuning.assessors.assessor import Assessor
-from nniweb.tuning.custom_algorithms.loading import load_own, make_own
+from nniweb.tuning.custom_algorithms.loading import call_if_there, load_assessor, make_own
 from nniweb.tuning.custom_algorithms.reported_result import reported
 
 
@@ -12,7 +12,7 @@ class OwnAssessor(Assessor):
     """Calls the methods of NNI's ``Assessor`` with the results as the trials reported them."""
 
     def __init__(self, document: Mapping[str, Any], seed: int) -> None:
-        self._own = make_own(load_own("assessor", document, ["assess_trial"]), document, seed)
+        self._own = make_own(load_assessor(document), document, seed)
 
     def value_in(self, report: Mapping[str, Any]) -> Any:
         return report["value"] if report.get("result") is None else reported(report["result"])
@@ -25,3 +25,9 @@ class OwnAssessor(Assessor):
 
     def trial_end(self, trial: str, values: list[Any], succeeded: bool) -> None:
         self._own.trial_end(trial, succeeded)
+
+    def on_exit(self) -> None:
+        call_if_there(self._own, "_on_exit")
+
+    def on_error(self) -> None:
+        call_if_there(self._own, "_on_error")

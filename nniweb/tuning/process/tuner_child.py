@@ -50,6 +50,7 @@ class TunerProcessDied(Exception):
 
 @dataclass
 class _Pending:
+    op: str
     experiment_id: str
     future: "Future[Reply]"
 
@@ -70,6 +71,9 @@ class TunerChild:
         self._ids = itertools.count()
         self._pending: dict[int, _Pending] = {}
         self._ended: TunerProcessDied | None = None
+        self._exit_seconds = 0.0
+        self._deadline: threading.Timer | None = None
+        self._is_cut_short = False
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         # A session of its own: Ctrl-C on the server goes to the server, which ends this process when it is done.
@@ -79,7 +83,7 @@ class TunerChild:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env=_environment(),
+            env=tuner_environment(),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -108,10 +112,34 @@ class TunerChild:
                 number = next(self._ids)
                 request = {"id": number, "op": op, "experiment": experiment_id, "args": args}
                 self._outbox.put(json.dumps(request).encode() + b"\n")
-                self._pending[number] = _Pending(experiment_id, future)
+                self._pending[number] = _Pending(op, experiment_id, future)
         if ended is not None:
             future.set_exception(ended)
         return future
+
+    def exit(self, seconds: float) -> None:
+        """Have the process answer all requests, call ``_on_exit`` of the algorithms of ``owner``, and end. Does not
+        wait. After ``seconds`` it is killed. What was not delivered, and what the algorithms raised, is logged.
+        """
+        self._exit_seconds = seconds
+        self._deadline = threading.Timer(seconds, self._cut_short)
+        self._deadline.daemon = True
+        try:
+            self._deadline.start()
+        except RuntimeError:
+            logger.warning("no thread can be started to wait for the end of a tuner: it ends at once")
+            self.end_soon()
+            return
+        self.request("exit", str(self._owner), {}).add_done_callback(self._note_exit)
+
+    def end_within(self, seconds: float) -> None:
+        """After ``exit``: wait for the end, so many seconds at most."""
+        self._exit_seconds = min(seconds, self._exit_seconds)
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._cut_short()
+        self._join_threads()
 
     def end_soon(self) -> None:
         """Close the process's input: it ends by itself, even in the middle of a computation. Does not wait."""
@@ -124,9 +152,36 @@ class TunerChild:
             self._process.wait(_END_WAIT)
         except subprocess.TimeoutExpired:
             self._kill()
+        self._join_threads()
+
+    def _join_threads(self) -> None:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_END_WAIT)
+
+    def _cut_short(self) -> None:
+        """The time that ``exit`` gives is over."""
+        with self._lock:
+            if self._ended is not None or self._is_cut_short:
+                return
+            self._is_cut_short = True
+            results = sum(waiting.op in ("tell", "intermediate") for waiting in self._pending.values())
+        logger.warning(
+            "the tuner was ended %g s after its experiment (NNIWEB_TUNER_EXIT_SECONDS): %s", self._exit_seconds,
+            f"{results} results had not arrived, and _on_exit was not called" if results
+            else "_on_exit had not returned", extra=self._said_of())
+        self._kill()
+
+    def _note_exit(self, done: "Future[Reply]") -> None:
+        error = done.exception()
+        if error is not None and not self._is_cut_short:
+            logger.warning("when its experiment was over, the tuner or the assessor failed: %s\n%s", error,
+                           getattr(error, "traceback", ""), extra=self._said_of())
+
+    def _said_of(self, experiment: str | None = None) -> dict[str, str] | None:
+        """What a log record carries so that it is filed under the experiment."""
+        experiment = self._owner or experiment
+        return {"experiment": experiment} if experiment else None
 
     def _start(self, target: Callable[[IO[bytes]], None], pipe: IO[bytes]) -> threading.Thread:
         thread = threading.Thread(target=target, args=(pipe,), name=f"tuner {target.__name__.strip('_')}", daemon=True)
@@ -172,9 +227,7 @@ class TunerChild:
         with pipe:
             for said in process_log.read(pipe):
                 self._last_lines.extend(said.text.splitlines())
-                experiment = self._owner or said.experiment
-                logger.log(said.level, "tuner process: %s", said.text,
-                           extra={"experiment": experiment} if experiment else None)
+                logger.log(said.level, "tuner process: %s", said.text, extra=self._said_of(said.experiment))
 
     def _report_end(self) -> None:
         try:
@@ -182,6 +235,8 @@ class TunerChild:
         except subprocess.TimeoutExpired:
             code = self._kill()  # it closed its output, so nobody can hear it any more
         self._stderr_thread.join(_END_WAIT)
+        if self._deadline is not None:
+            self._deadline.cancel()
         with self._lock:
             pending = [self._pending[number] for number in sorted(self._pending)]
             self._pending.clear()
@@ -202,7 +257,7 @@ class TunerChild:
         return self._process.wait()
 
 
-def _environment() -> dict[str, str]:
+def tuner_environment() -> dict[str, str]:
     """The child finds this package wherever the server was started from, and leaves the cores to the trials."""
     package_root = str(Path(nniweb.__file__).resolve().parents[1])
     environment = dict(os.environ)

@@ -4,6 +4,7 @@ import logging
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,6 +15,12 @@ from nniweb.tuning.process.tuner_child import Reply, TunerChild, TunerFailed, Tu
 __all__ = ["ExperimentNotOpen", "Reply", "TunerClient", "TunerFailed", "TunerProcessDied"]
 
 logger = logging.getLogger(__name__)
+
+#: Seconds that algorithms of the user's own have when their experiment is over: for the results that were told and
+#: have not arrived, and for ``_on_exit``.
+EXIT_SECONDS = 300.0
+#: The same, at most, when the worker ends: somebody waits for that.
+SHUTDOWN_SECONDS = 10.0
 
 DEFAULT_COMMAND = (sys.executable, "-m", "nniweb.tuning.process.tuner_process")
 
@@ -35,12 +42,15 @@ class TunerClient:
     ``on_death`` may be set to be told of an unexpected end (called with the error, on the same thread).
     """
 
-    def __init__(self, command: Sequence[str] | None = None) -> None:
+    def __init__(self, command: Sequence[str] | None = None, exit_seconds: float = EXIT_SECONDS) -> None:
         self.on_death: Callable[[TunerProcessDied], None] | None = None
         self._command = tuple(command or DEFAULT_COMMAND)
+        self._exit_seconds = exit_seconds
         self._lock = threading.Lock()
         #: By the experiment that has it to itself; None: the one that the others share.
         self._children: dict[str | None, TunerChild] = {}
+        #: Processes of experiments that are over.
+        self._exiting: set[TunerChild] = set()
         #: The open experiments, each with the key of its process.
         self._open: dict[str, str | None] = {}
         self._is_shut_down = False
@@ -69,10 +79,10 @@ class TunerClient:
         """Make the experiment's tuner and assessor and replay its history, oldest first; an open one is replaced.
 
         ``spec``: ``search_space``, ``tuner`` (``name``, ``class_args``), ``assessor`` (the same, or None),
-        ``optimize_mode`` (resolved), ``seed``. History: ``{"event": "ask", "number", "parameters"}``, ``{"event":
-        "tell", "number", "parameters", "value", "status"}``, ``{"event": "search_space", "search_space"}``, ``{"event":
-        "intermediate", "trial", "sequence", "value"}``, ``{"event": "trial_end", "trial", "succeeded"}``; more in
-        those of algorithms of the user's own.
+        ``optimize_mode`` (resolved), ``seed``, ``multi_phase`` (where it is true). History: ``{"event": "ask",
+        "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``, ``{"event":
+        "search_space", "search_space"}``, ``{"event": "intermediate", "trial", "sequence", "value"}``, ``{"event":
+        "trial_end", "trial", "succeeded"}``; more in those of algorithms of the user's own, and of multi-phase ones.
         Result: ``{"stop": [running trials that the assessor wants stopped]}``.
         """
         args = {"spec": dict(spec), "history": [_clean(event) for event in history]}
@@ -94,6 +104,14 @@ class TunerClient:
         A number that was not told yet may be asked for again and gets the same parameters.
         """
         return self._request("ask", experiment_id, {"first_number": first_number, "count": count})
+
+    def ask_for_trials(self, experiment_id: str, first_number: int, trials: Sequence[str]) -> "Future[Reply]":
+        """Further parameter sets for running trials (ids). Result: ``{"given": [{"trial", "parameters"}]}``, numbered
+        from ``first_number`` in this order without those whose parameters are None, for which there are no more; a
+        trial that is missing is to be asked for again.
+        """
+        return self._request("ask_for_trials", experiment_id, {
+            "first_number": first_number, "trials": list(trials)})
 
     def tell(
         self, experiment_id: str, number: int | None, parameters: Mapping[str, Any], value: float | None, status: str,
@@ -120,28 +138,49 @@ class TunerClient:
         return self._request("trial_end", experiment_id, {"trial": trial, "succeeded": succeeded})
 
     def close_experiment(self, experiment_id: str) -> None:
-        """Forget the experiment. Harmless when it is not open."""
-        with self._lock:
-            if experiment_id not in self._open:
-                return
-            key = self._open.pop(experiment_id)
-            child = self._children[key]
-            if key is None:
-                child.request("close", experiment_id, {})
-            else:
-                del self._children[key]
-        if key is not None:
+        """Forget the experiment, whose algorithms are to be made again or have failed. Harmless when it is not open."""
+        if child := self._take_out(experiment_id):
             child.end_soon()
 
+    def finish_experiment(self, experiment_id: str) -> None:
+        """The experiment is over. Algorithms of the user's own still get everything that was told, and ``_on_exit``, in
+        so many seconds as this client was made with. Harmless when it is not open.
+        """
+        if child := self._take_out(experiment_id, is_exiting=True):
+            child.exit(self._exit_seconds)
+
     def shutdown(self) -> None:
-        """End the process; waiting futures fail with TunerProcessDied. Takes at most about 10 s; may be repeated."""
+        """End the processes; waiting futures fail with TunerProcessDied. Algorithms of the user's own still get
+        what was told, and ``_on_exit``, as far as SHUTDOWN_SECONDS suffice. Takes at most about 20 s; may be repeated.
+        """
         with self._lock:
             self._is_shut_down = True
-            children = list(self._children.values())
+            own = [experiment for experiment, key in self._open.items() if key is not None]
+        for experiment in own:
+            self.finish_experiment(experiment)
+        with self._lock:
+            children, exiting = list(self._children.values()), list(self._exiting)
         for child in children:
             child.end_soon()
+        deadline = time.monotonic() + min(SHUTDOWN_SECONDS, self._exit_seconds)
+        for child in exiting:
+            child.end_within(max(0.0, deadline - time.monotonic()))
         for child in children:
             child.end()
+
+    def _take_out(self, experiment_id: str, *, is_exiting: bool = False) -> TunerChild | None:
+        """Close the experiment; its process, where it has one to itself."""
+        with self._lock:
+            if experiment_id not in self._open:
+                return None
+            key = self._open.pop(experiment_id)
+            if key is None:
+                self._children[None].request("close", experiment_id, {})
+                return None
+            child = self._children.pop(key)
+            if is_exiting:
+                self._exiting.add(child)
+            return child
 
     def _request(self, op: str, experiment_id: str, args: Mapping[str, Any]) -> "Future[Reply]":
         with self._lock:
@@ -152,6 +191,7 @@ class TunerClient:
 
     def _child_ended(self, child: TunerChild, error: TunerProcessDied) -> None:
         with self._lock:
+            self._exiting.discard(child)
             ended = [key for key, running in self._children.items() if running is child]
             for key in ended:
                 del self._children[key]

@@ -7,10 +7,12 @@ Started by ``TunerClient`` as ``python -m nniweb.tuning.process.tuner_process``.
 
 Requests are answered one after another, in order. An experiment whose algorithm raised answers every later request with
 the same error until it is opened again; the others are not touched. The process ends when its input does, that is, also
-when its parent dies however suddenly.
+when its parent dies however suddenly. After ``exit``, which has arrived when everything before it has, it ends as a
+program does that has reached its end: files that an algorithm has left open are written.
 """
 
 import json
+import logging
 import os
 import queue
 import sys
@@ -23,6 +25,8 @@ from typing import Any, BinaryIO
 from nniweb.tuning.process import process_log
 from nniweb.tuning.process.experiment_tuning import ExperimentTuning
 from nniweb.tuning.search_space.problem import InvalidInput
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class TunerHost:
     def answer(self, request: Mapping[str, Any]) -> bytes:
         """The reply line to one request. Never raises, whatever an algorithm does or returns."""
         experiment_id, op = request["experiment"], request["op"]
+        hosted = self._experiments.get(experiment_id)
         try:
-            hosted = self._experiments.get(experiment_id)
             if op == "close":
                 self._experiments.pop(experiment_id, None)
                 result: dict[str, Any] = {}
@@ -61,6 +65,8 @@ class TunerHost:
             # A search space that cannot be used changes nothing: the tuner goes on with the one it has.
             if not (op == "update_search_space" and isinstance(error, InvalidInput)):
                 self._experiments[experiment_id] = broken
+                if op != "open":  # the one that it replaces has done nothing wrong
+                    _note_error(hosted)
             return _error(request, broken)
 
     def _open(
@@ -75,11 +81,21 @@ class TunerHost:
 
 _OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "ask": ExperimentTuning.ask,
+    "ask_for_trials": ExperimentTuning.ask_for_trials,
     "tell": ExperimentTuning.tell,
     "update_search_space": ExperimentTuning.update_search_space,
     "intermediate": ExperimentTuning.intermediate,
     "trial_end": ExperimentTuning.trial_end,
+    "exit": ExperimentTuning.exit,
 }
+
+
+def _note_error(hosted: ExperimentTuning | Broken | None) -> None:
+    if isinstance(hosted, ExperimentTuning):
+        try:
+            hosted.note_error()
+        except BaseException:  # the error that led here is what is told
+            logger.exception("_on_error has raised")
 
 
 def _error(request: Mapping[str, Any], broken: Broken) -> bytes:
@@ -116,7 +132,7 @@ def _read_requests(incoming: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> 
 
 
 def main() -> None:
-    """Answer the worker's requests from standard input, one after the other, until it is closed."""
+    """Answer the worker's requests from standard input, one after the other, until it is closed or says exit."""
     incoming, outgoing = _take_over_wire()
     process_log.write_logs_to_stderr()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -134,6 +150,8 @@ def main() -> None:
             outgoing.write(reply)
             outgoing.flush()
         except BrokenPipeError:  # the parent has gone
+            return
+        if request["op"] == "exit":
             return
 
 

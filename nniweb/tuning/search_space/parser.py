@@ -26,7 +26,8 @@ MOST_NESTED_LEVELS = 20
 # exp(709.8) is the largest number a float holds; draws reach 8.3 standard deviations from mu.
 _LARGEST_EXPONENT = 709.0
 _DEVIATIONS_DRAWN = 8.3
-# Beyond this many multiples of q a float no longer tells one multiple from the next.
+# Beyond this many multiples of q a float no longer tells one multiple from the next. Of a bounded type that is a slip;
+# the few large draws of a normal one are left as they are.
 _MOST_MULTIPLES = 2.0**52
 _LARGEST_INTEGER = 2**53
 
@@ -159,7 +160,8 @@ class _Parser:
         q = numbers[2] if has_q else None
         if q is not None and q <= 0:
             self.wrong(f"{path}._value[2]", f"the step q must be greater than 0, not {q:g}")
-        elif q is not None and len(self.problems) == before and largest / q > _MOST_MULTIPLES:
+        elif q is not None and len(self.problems) == before and (
+                not math.isfinite(largest / q) if is_normal else largest / q > _MOST_MULTIPLES):
             self.wrong(f"{path}._value[2]", f"the step q = {q:g} is too small compared with values as large as "
                                             f"{largest:g}")
         if len(self.problems) > before:
@@ -170,8 +172,8 @@ class _Parser:
         """Check low and high; returns the largest magnitude that can be drawn."""
         if is_log and low <= 0:
             self.wrong(f"{where}[0]", f"the low bound of a logarithmic type must be greater than 0, not {low:g}")
-        if low >= high:
-            self.wrong(f"{where}[1]", f"the high bound {high:g} must be greater than the low bound {low:g}")
+        if low > high:  # equal ones leave one value, as in NNI
+            self.wrong(f"{where}[1]", f"the high bound {high:g} must be at least the low bound {low:g}")
         elif not math.isfinite(high - low):
             self.wrong(f"{where}[1]", f"the range from {low:g} to {high:g} is wider than a number can express")
         return max(abs(low), abs(high))

@@ -90,7 +90,7 @@ class Numeric(Parameter):
             quantile = _STANDARD_NORMAL.cdf((value - self.first) / self.second)
         else:
             low, high = self._edges()
-            quantile = (value - low) / (high - low)
+            quantile = (value - low) / (high - low) if low < high else 0.5
         return min(max(quantile, SMALLEST_QUANTILE), 1 - SMALLEST_QUANTILE)
 
     def holds(self, value: object) -> bool:
@@ -255,7 +255,8 @@ class SearchSpace:
 
     def is_endless(self) -> bool:
         """Whether random points practically never repeat: some parameter at the top is continuous."""
-        return any(isinstance(entry, Numeric) and entry.q is None for entry in self.parameters.values())
+        return any(isinstance(entry, Numeric) and entry.q is None and (entry.is_normal or entry.first < entry.second)
+                   for entry in self.parameters.values())
 
     def _problems(self, point: Mapping[str, Any], prefix: str) -> Iterator[Problem]:
         for name, parameter in self.parameters.items():

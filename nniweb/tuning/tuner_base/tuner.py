@@ -1,5 +1,6 @@
 """What a tuner is: it proposes parameters and is told how they did."""
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -39,6 +40,17 @@ class Tuner(ABC):
         self.note_asked(number, parameters)
         return parameters
 
+    def ask_for_trial(self, number: int, trial: str) -> Parameters:
+        """One more parameter set for a running trial (its id), in a multi-phase experiment; numbered as in ``ask``.
+
+        Raises NoMoreParameters, also where it would have to wait for results: the trial waits, and its own results may
+        be what is missing. An advisor of the user's own may raise ResultsNeeded; it is asked again.
+        """
+        try:
+            return self.ask(number)
+        except ResultsNeeded as error:
+            raise NoMoreParameters(str(error)) from error
+
     @abstractmethod
     def propose(self, number: int) -> Parameters:
         """The parameters for ``ask``, without remembering them. Raises NoMoreParameters and ResultsNeeded."""
@@ -57,12 +69,24 @@ class Tuner(ABC):
         tell for one number only counts where the first had no value.
         """
 
+    def allow_repeats(self) -> None:
+        """Called first in a multi-phase experiment: a running trial that asks for one more parameter set is given one
+        that was tried before rather than none, as by the tuners of NNI 1. Lists and grids end all the same.
+        """
+
     def expect(self, count: int) -> None:
-        """So many proposals are asked for next. Only an advisor of the user's own wants to know."""
+        """So many proposals are asked for next. Only algorithms of the user's own want to know."""
+
+    def note_ask_event(self, event: Mapping[str, Any]) -> None:
+        """The same as ``note_asked``, from an event as it is recorded: with ``trial`` (its id) where a running trial
+        asked for it.
+        """
+        self.note_asked(event["number"], event["parameters"])
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
         """The same as ``tell``, from an event as it is recorded. One of an algorithm of the user's own has more:
-        ``trial`` (its id), ``result`` (what it reported, JSON text) and ``customized`` where a person ran it.
+        ``trial`` (its id), ``result`` (what it reported, JSON text) and ``customized`` where a person ran it. One of a
+        parameter set in a multi-phase trial that is not the trial's end has ``phase``, the set's index.
         """
         self.tell(event["number"], event["parameters"], event["value"], event["status"])
 
@@ -78,11 +102,21 @@ class Tuner(ABC):
         """
         for event in events:
             if event["event"] == "ask":
-                self.note_asked(event["number"], event["parameters"])
+                self.note_ask_event(event)
             elif event["event"] == "tell":
                 self.tell_event(event)
             elif event["event"] == "search_space":
                 self.update_search_space(event["search_space"])
+
+    def replay(self) -> contextlib.AbstractContextManager[None]:
+        """Entered around ``restore``, and around whatever else of the record is told again."""
+        return contextlib.nullcontext()
+
+    def on_exit(self) -> None:
+        """All that is to be told has been told. Only algorithms of the user's own do something then."""
+
+    def on_error(self) -> None:
+        """The tuner has raised and is used no more. Only algorithms of the user's own do something then."""
 
     def rng(self, number: int) -> np.random.Generator:
         """The randomness of proposal ``number``: the same at each call, independent between numbers and seeds."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 from typing import Any
+
+from django.utils import timezone
 
 from nniweb.experiments.lifecycle.tuner_events import assessor_history, tuner_history
 from nniweb.experiments.models import Experiment
@@ -42,9 +45,12 @@ class _Opened:
     #: The algorithm, as the experiment had it.
     tuner: dict[str, Any]
     stops: list[str] = field(default_factory=list)
-    asking: bool = False
+    #: When it was asked for parameters that it has not given yet.
+    asked_at: datetime | None = None
     #: Whether more was wanted while it was asked already.
     wants_more: bool = False
+    #: Whether running trials wanted further parameters meanwhile: they come next.
+    trials_come_next: bool = False
 
 
 class TunerSessions:
@@ -77,7 +83,7 @@ class TunerSessions:
         asked, self._asked = self._asked, []
         self._is_collecting = True
         try:
-            while any(state.asking for state in asked) and (left := until - time.monotonic()) > 0.0:
+            while any(state.asked_at for state in asked) and (left := until - time.monotonic()) > 0.0:
                 try:
                     outcome = self._box.get(timeout=left)
                 except queue.Empty:
@@ -110,6 +116,8 @@ class TunerSessions:
                     f" again from {len(history)} stored events" if history else "")
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
+        if full.multi_phase:
+            spec["multi_phase"] = True
         if full.has_several_objectives:
             spec["objective_modes"] = [objective["optimize_mode"] for objective in full.objectives]
         hears_results = full.assessor is not None or full.has_own_tuner
@@ -124,19 +132,52 @@ class TunerSessions:
         if not self.ready(experiment):
             return
         state = self._opened[experiment.pk]
-        if state.asking:
+        if state.asked_at is not None or state.trials_come_next:
             state.wants_more = True
             return
-        state.asking, state.wants_more = True, False
+        state.wants_more = False
+        self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), self._asking(
+            experiment, state, lambda answer: done(answer["parameters"], answer["exhausted"])))
+
+    def ask_for_trials(self, experiment: Experiment, first_number: int, trials: Sequence[str],
+                       done: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Ask for a further parameter set for each of these running trials (ids), as ``TunerClient.ask_for_trials``;
+        none: no trial waits for any. Proposals are numbered one after another, so only one question is open at a time.
+        """
+        known = self._opened.get(experiment.pk)
+        if not trials:
+            if known is not None:
+                known.trials_come_next = False
+            return
+        if not self.ready(experiment):
+            return
+        state = self._opened[experiment.pk]
+        if state.asked_at is not None:
+            state.wants_more = state.trials_come_next = True
+            return
+        state.trials_come_next = False
+        future = self._client.ask_for_trials(state.public_id, first_number, trials)
+        answered = self._asking(experiment, state, lambda answer: done(answer["given"]))
+        self._when_done(experiment, state, future, answered)
+
+    def _asking(self, experiment: Experiment, state: _Opened, done: Callable[[dict[str, Any]], None]
+                ) -> Callable[[dict[str, Any]], None]:
+        """A question is open from now on. What to do with its answer."""
+        state.asked_at = timezone.now()
         self._asked.append(state)
 
         def answered(answer: dict[str, Any]) -> None:
-            state.asking = False
+            state.asked_at = None
             if state.wants_more:
                 doorbell.ring(experiment.pk)
-            done(answer["parameters"], answer["exhausted"])
+            done(answer)
 
-        self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), answered)
+        return answered
+
+    def asked_at(self, experiment_pk: int) -> datetime | None:
+        """When it was asked for parameters that it has not given yet; None where nothing is awaited of it."""
+        state = self._opened.get(experiment_pk)
+        return state.asked_at if state is not None else None
 
     def tell(self, experiment: Experiment, events: list[dict[str, Any]]) -> None:
         """Tell ends whose events are recorded; a tuner that is not opened learns them from the record."""
@@ -175,13 +216,24 @@ class TunerSessions:
         self._when_done(experiment, state, self._client.intermediate(state.public_id, reports))
 
     def forget(self, experiment_pk: int) -> None:
-        """Close the tuner; it is rebuilt from the events if it is needed again."""
+        """Close the tuner, which is rebuilt from the events if it is needed again."""
         if (state := self._opened.pop(experiment_pk, None)) is not None:
             self._client.close_experiment(state.public_id)
 
-    def close(self) -> None:
+    def finish(self, experiment_pk: int) -> None:
+        """As ``forget``, when the experiment is over: a tuner of the user's own gets what it was told until now, and is
+        told of the end.
+        """
+        if (state := self._opened.pop(experiment_pk, None)) is not None:
+            self._client.finish_experiment(state.public_id)
+
+    def close(self, *, is_handed_over: bool) -> None:
+        """``is_handed_over``: another worker has made the tuners again already."""
         for experiment_pk in list(self._opened):
-            self.forget(experiment_pk)
+            if is_handed_over:
+                self.forget(experiment_pk)
+            else:
+                self.finish(experiment_pk)
 
     def _note_death(self, experiment: Experiment, state: _Opened, error: BaseException) -> None:
         """The tuner process died: the tuner is rebuilt, unless its own algorithm brings the process down each time."""
@@ -227,4 +279,4 @@ class TunerSessions:
 
 
 def _name_of(tuner: dict[str, Any]) -> str:
-    return str(tuner.get("class_name") or tuner.get("name"))
+    return str(tuner.get("registered_as") or tuner.get("class_name") or tuner.get("name"))

@@ -12,6 +12,7 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.trials_missing import reason_of_limit
 from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
 from trainingservice.reasons import Reason
@@ -93,7 +94,8 @@ def _move_on(work: ClusterWork, experiment: Experiment) -> None:
     searching = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL)
     if status in searching and (reason := limit_reached(experiment, work.now())):
         with work.lease.transaction():
-            move_experiment(experiment, ExperimentStatus.NO_MORE_TRIAL, work.now(), message=reason)
+            move_experiment(experiment, ExperimentStatus.NO_MORE_TRIAL, work.now(),
+                            message=reason_of_limit(work, experiment, reason))
     if experiment.status in (ExperimentStatus.STOPPING, *resting):
         if Trial.objects.unfinished().filter(experiment=experiment).exists() \
                 or Trial.objects.not_taught().filter(experiment=experiment).exists():
@@ -101,4 +103,4 @@ def _move_on(work: ClusterWork, experiment: Experiment) -> None:
         goal = ExperimentStatus.STOPPED if experiment.status == ExperimentStatus.STOPPING else ExperimentStatus.DONE
         with work.lease.transaction():
             move_experiment(experiment, goal, work.now(), message=reason_of(experiment))
-        work.tuners.forget(experiment.pk)
+        work.tuners.finish(experiment.pk)

@@ -10,12 +10,15 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.base import MachineDetail
-from trainingservice.reasons import Reason
+from trainingservice.every_machine import every_machine
+from trainingservice.reasons import Reason, arguments_of
 
 logger = ExperimentLogger(__name__)
 
 #: Seconds between two looks.
 LOOK_SECONDS = 2.0
+#: Codes of machines that do not mend themselves.
+NEED_A_PERSON = frozenset({"log_in_refused", "host_key_refused", "machine_unusable", "not_permitted"})
 
 
 def show(work: ClusterWork) -> None:
@@ -38,6 +41,10 @@ def show(work: ClusterWork) -> None:
         health, message = Cluster.Health.AWAY, faults[0]
     elif trouble:
         health, message = Cluster.Health.AWAY, trouble
+    elif machines and not any(machine.healthy for machine in machines):
+        message = every_machine([(machine.name, machine.message) for machine in machines])
+        needs_person = message.arguments["common"] in NEED_A_PERSON
+        health = Cluster.Health.BAD if needs_person else Cluster.Health.AWAY
     else:
         health, message = Cluster.Health.GOOD, ""
     message = struck_reason(message)
@@ -89,6 +96,8 @@ def _show_machines(work: ClusterWork, machines: list[MachineDetail]) -> None:
 def _log(work: ClusterWork, health: Cluster.Health, message: str) -> None:
     """For those whose experiments run there: that the platform is in trouble, or is well again."""
     if health == Cluster.Health.GOOD and work.shown_health is None:
+        return
+    if arguments_of(message).get("common") == "machine_connects":  # each time that the cluster is taken up
         return
     level = logging.INFO if health == Cluster.Health.GOOD or work.host.is_starting else logging.WARNING
     there = Experiment.objects.unfinished().filter(cluster=work.cluster_pk).values_list("public_id", flat=True)

@@ -1,17 +1,20 @@
-"""What failed trials mean for their experiment, by its ``failed_trials``: for its tuner, and for its going on."""
+"""What trials without a final result mean for their experiment: for its tuner, and for its going on."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nniweb.experiments.lifecycle.retries import ON_FAILURE, kind_of_failure
-from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.results.objectives import values_of
 from nniweb.experiments.results.other_metrics import numbers_of_metric
 from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 #: Keys of ``Experiment.failed_trials``.
 TELL_TUNER, GIVE_UP_AFTER = "tellTuner", "giveUpAfter"
+#: Key of ``Experiment.tuner``.
+INCLUDES_INTERMEDIATES = "include_intermediate_results"
 #: Different reasons that the message of an experiment that was given up names.
 _REASONS = 3
 
@@ -25,6 +28,8 @@ def results_of(experiment: Experiment, trials: Sequence[Trial]) -> dict[int, lis
     results: dict[int, list[float | None]] = {
         pk: values if status in RESULTS else [None] * len(values)
         for pk, values, status in _reported(experiment, trials)}
+    if experiment.tuner.get(INCLUDES_INTERMEDIATES):
+        results |= {pk: values for pk, (values, _) in last_intermediates(experiment, trials).items()}
     wanted = experiment.failed_trials.get(TELL_TUNER)
     failed = _failed_by_their_command(trials) if wanted is not None else []
     if failed:
@@ -32,6 +37,27 @@ def results_of(experiment: Experiment, trials: Sequence[Trial]) -> dict[int, lis
         told += [_worst_of(experiment, objective) for objective in experiment.objectives[1:]]
         results |= {pk: list(told) for pk in failed}
     return results
+
+
+def last_intermediates(experiment: Experiment, trials: Sequence[Trial]) -> dict[int, tuple[list[float | None], str]]:
+    """Of those that were stopped early without a final result, what they reported last: a value for each objective, and
+    the text. Trials that reported nothing are left out.
+    """
+    pks = [trial.pk for trial in trials
+           if trial.status == TrialJobStatus.EARLY_STOPPED and trial.final_value is None]
+    found: dict[int, tuple[list[float | None], str]] = {}
+    last: dict[int, tuple[float | None, str]] = {}
+    for pk in pks:  # one by one: a trial may have many
+        row = Metric.objects.filter(attempt__trial=pk, kind=contract.PERIODICAL).order_by(
+            "-attempt__number", "-n").values_list("number", "value").first()
+        if row is not None:
+            last[pk] = row[0], str(row[1])
+    further = [str(one["metric"]) for one in experiment.objectives[1:]]
+    numbers = {(pk, name): latest for pk, name, latest in MetricNumber.objects.filter(
+        trial__in=last, metric__name__in=further).values_list("trial", "metric__name", "latest")} if further else {}
+    for pk, (number, text) in last.items():
+        found[pk] = [number, *(numbers.get((pk, name)) for name in further)], text
+    return found
 
 
 def _reported(experiment: Experiment, trials: Sequence[Trial]) -> Iterator[tuple[int, list[float | None], str]]:

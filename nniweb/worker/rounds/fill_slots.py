@@ -25,11 +25,12 @@ from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.experiments.sql.selected_rows import select
 from nniweb.observability.log_ids import ExperimentLogger
+from nniweb.worker.cluster_host.fair_share import STARTING, FairShares, room_now
+from nniweb.worker.cluster_host.log_words import trials_in_words
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.fair_share import STARTING, FairShares, room_now
-from nniweb.worker.rounds.log_words import trials_in_words
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.teach_tuner import CHUNK as TOLD_AT_ONCE
+from nniweb.worker.rounds.trials_missing import or_no_trial, why_no_answer
 from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.reasons import Reason
 
@@ -47,8 +48,10 @@ def fill_slots(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> 
     if experiment.status == ExperimentStatus.INITIALIZED and experiment.target == ExperimentTarget.RUN:
         with work.lease.transaction():
             move_experiment(experiment, ExperimentStatus.RUNNING, work.now())
-    if experiment.status == ExperimentStatus.RUNNING and experiment.message:
-        _set_message(work, experiment, "")  # the platform is back
+    if experiment.status == ExperimentStatus.RUNNING:
+        why_nothing_comes = why_no_answer(work, experiment)
+        if experiment.message != why_nothing_comes:
+            _set_message(work, experiment, why_nothing_comes)  # "": the platform is back, or the tuner has answered
     starts = experiment.target == ExperimentTarget.RUN and experiment.status in STARTING
     if starts:
         _start_what_may(work, experiment, found)
@@ -168,7 +171,7 @@ def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dic
         attempts = _make_attempts(work, trials[:may_start.count])
         if exhausted:
             move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
-                            message=Reason("tuner_exhausted"))
+                            message=or_no_trial(experiment, Reason("tuner_exhausted")))
     _note_started(work, experiment, min(may_start.count, len(trials)))
     work.tuners.recorded(experiment.pk, len(trials))
     if trials:

@@ -72,6 +72,11 @@ def observe_trials(work: ClusterWork) -> None:
     _finish_drains(work)
 
 
+def write_down(work: ClusterWork, detail: TrialJobDetail) -> None:
+    """What the platform has just said of one job, asked because somebody wanted it."""
+    _apply(work, [detail])
+
+
 def _look(work: ClusterWork, service: TrainingService, changed: Collection[str]) -> None:
     """Look at all jobs, where that is due, else at those that rang."""
     now = work.monotonic()
@@ -297,7 +302,8 @@ def _was_stopped_unheard(work: ClusterWork, attempt: Attempt) -> bool:
     """Whether hardly anything is to come of an attempt whose job has ended: its keeper had no way to this server."""
     service = work.service
     return attempt.heard_at is None and not attempt.journal_id and attempt.trial.target != TrialTarget.RUN \
-        and service is not None and service.needs_public_url and service.settings.keepers_call_home()
+        and service is not None and (service.needs_public_url and service.settings.keepers_call_home()
+                                     or service.settings.must_call_home())
 
 
 def _load_drains(work: ClusterWork) -> None:

@@ -44,7 +44,7 @@ def test_a_cluster_is_rehearsed_changed_and_found_on_its_own_page(server, open_p
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator(".field-settings .errorlist")).to_contain_text("colour")
     page.get_by_label("Settings").fill("{}")
-    page.locator(".add-row a").click()
+    expect(page.locator("#id_metadata-0-key")).to_have_value("local_config")
     page.locator("#id_metadata-0-value").fill('{"maxTrialNumPerGpu": "many"}')
     page.get_by_role("button", name="Save and continue editing").click()
     expect(page.locator(".field-value .errorlist")).to_be_visible()

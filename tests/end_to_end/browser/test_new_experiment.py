@@ -373,7 +373,7 @@ def test_the_search_space_is_edited_as_rows_and_as_json_and_sampled(server, open
     low.fill("0.5")
     low.press("Tab")
     expect(row.get_by_label("high")).to_be_focused()
-    expect(row.locator(".error")).to_contain_text("must be greater than the low bound 0.5")
+    expect(row.locator(".error")).to_contain_text("must be at least the low bound 0.5")
     row.get_by_label("type").select_option("randint")
     expect(row.get_by_label("below")).to_have_value("10")
     expect(editor(page)).to_have_value(re.compile(re.escape("learning_rate: {_type: randint, _value: [1, 10]}")))

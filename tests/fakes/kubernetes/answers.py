@@ -140,7 +140,7 @@ class ApiAnswers:
             return 200, {"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [
                 {"metadata": {"name": self.node.name}, "spec": {}, "status": {"allocatable": {
                     "cpu": "8", "memory": "16Gi",
-                    **({"nvidia.com/gpu": str(self.node.gpus)} if self.node.gpus else {})}}}]}
+                    **({self.node.gpu_resource: str(self.node.gpus)} if self.node.gpus else {})}}}]}
         if found := re.fullmatch(r"/api/v1/namespaces/([^/]+)", path):
             if found[1] not in self.namespaces:
                 raise self._not_found("namespaces", found[1])

@@ -30,6 +30,8 @@ class Node:
         self._store, self._folder = store, folder
         self.name = "node1"
         self.gpus = 0
+        #: What it calls them.
+        self.gpu_resource = "nvidia.com/gpu"
         #: Seconds from a container's end until its pod's status says so: the keeper has spoken by then. A kubelet takes
         #: about 1 s.
         self.status_lag = 0.2
@@ -187,7 +189,8 @@ class _Pod:
     def _why_unschedulable(self) -> str:
         for container in self._spec["containers"]:
             for resource, count in ((container.get("resources") or {}).get("requests") or {}).items():
-                if "gpu" in resource and int(count) > self._node.gpus:
+                offered = self._node.gpus if resource == self._node.gpu_resource else 0
+                if "gpu" in resource and int(count) > offered:
                     return f"1 Insufficient {resource}"
         if self._spec.get("nodeSelector"):
             return "1 node(s) didn't match Pod's node affinity/selector"

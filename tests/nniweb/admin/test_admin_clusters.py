@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nniweb.experiments.clusters import editing
+from nniweb.experiments.clusters.metadata import set_metadata
 from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.models import Cluster
 
@@ -65,7 +66,7 @@ def test_what_the_platform_refuses_is_said_at_the_field(browser, vault, fields, 
 
 
 def test_no_page_shows_a_secret(browser, cluster) -> None:
-    editing.set_metadata(cluster, "key_file", "open please")
+    set_metadata(cluster, "key_file", "open please")
     for address in (page_of(cluster), "/admin/experiments/cluster/"):
         text = browser.get(address).content.decode()
         assert not any(secret in text for secret in ("sesame", "pw-a", "open please"))
@@ -109,6 +110,52 @@ def test_metadata_are_set_kept_and_removed(browser, cluster) -> None:
                                                   {"id": again["note"].pk, "value": "hello again"}]))
     assert "key_file" not in {row.key for row in cluster.metadata.all()}
     assert token_of(cluster) == "sesame", "secrets of the settings are none of the metadata's business"
+
+
+def shown_on(browser: Any, cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Key -> what its row shows, and what its field is named on the page."""
+    forms = browser.get(page_of(cluster)).context["inline_admin_formsets"][0].formset.forms
+    return {each.instance.key or each.initial["key"]: (each.initial.get("value") or "", each.prefix) for each in forms}
+
+
+def test_each_key_is_a_row_that_shows_what_the_settings_say(browser, cluster) -> None:
+    rows = shown_on(browser, cluster)
+    assert sorted(rows) == ["key_file", "nni_manager_ip", "note", "trial_config", "vault_config"]
+    assert json.loads(rows["vault_config"][0]) == {"address": "there", "doors": [{"host": "a", "port": 22}]}
+    assert rows["trial_config"][0] == ""
+
+
+def test_a_row_changes_the_settings_and_is_checked_before_anything_is_saved(browser, cluster) -> None:
+    def post(value: str, note: str, **settings: Any) -> Any:
+        rows = shown_on(browser, cluster)
+        data = form(cluster, [{}] * len(rows), **settings)
+        for key, (shown, prefix) in rows.items():
+            given = {"vault_config": value, "note": note}.get(key, shown)
+            data |= {f"{prefix}-key": key, f"{prefix}-value": given.replace("\n", "\r\n"),
+                     f"initial-{prefix}-value": shown.replace("\n", "\r\n")}
+        data["metadata-INITIAL_FORMS"] = cluster.metadata.filter(key="note").count()
+        for row in cluster.metadata.filter(key="note"):
+            data["metadata-0-id"] = row.pk
+        return browser.post(page_of(cluster), data)
+
+    answer = post('{"adress": "here"}', "a note")
+    assert answer.status_code == 200
+    assert "vault_config.adress: is not a known field here" in str(
+        answer.context["inline_admin_formsets"][0].formset.errors)
+    assert Cluster.objects.get().settings["address"] == "there"
+    assert not cluster.metadata.filter(key="note").exists()
+    answer = post('{"address": "here", "token": "simsim"}', "a note")
+    assert answer.status_code == 302, errors_of(answer)
+    assert Cluster.objects.get().settings == {"address": "here", "doors": []}
+    assert token_of(cluster) == "simsim"
+    assert cluster.metadata.get(key="note").value == "a note"
+    assert "simsim" not in browser.get(page_of(cluster)).content.decode()
+    revision = Cluster.objects.get().settings_revision
+    cluster.refresh_from_db()
+    assert post(shown_on(browser, cluster)["vault_config"][0], "a note").status_code == 302
+    assert Cluster.objects.get().settings_revision == revision, "a page that is saved as it is changes nothing"
+    assert post(shown_on(browser, cluster)["vault_config"][0], "").status_code == 302
+    assert not cluster.metadata.filter(key="note").exists(), "a row that is emptied is removed"
 
 
 @pytest.mark.parametrize(("row", "words"), [({"key": "note", "value": "wrong"}, "give the right one"),

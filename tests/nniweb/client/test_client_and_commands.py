@@ -135,6 +135,10 @@ def test_steering_and_deleting(client: Client, mice: Experiment) -> None:
     with pytest.raises(Conflict):
         experiment.delete()
     assert experiment.stop().status == "STOPPING"
+    Experiment.objects.update(status="DONE", target="RUN", max_trial_number=2, next_sequence_id=2)
+    with pytest.raises(Conflict):
+        experiment.resume(max_trial_number=2)
+    assert experiment.resume(max_trial_number=5, max_duration="1h").document["max_duration"] == 3600
     Experiment.objects.update(status="STOPPED")
     experiment.delete()
     assert client.experiments() == []
@@ -166,6 +170,15 @@ def test_a_command_that_is_refused_says_why_and_ends_with_1(client: Client, toke
     assert (status, err.startswith("There is no experiment whose id begins with 'zzz'")) == (1, True)
     status, _, err = command(client, "nniweb_wrong", tmp_path, "experiments", "list")
     assert (status, err.startswith("This token is not valid.")) == (1, True)
+
+
+def test_the_command_resumes_with_a_higher_limit(client: Client, token: str, tmp_path: Path, mice: Experiment) -> None:
+    Experiment.objects.update(max_trial_number=2, next_sequence_id=2)
+    status, _, err = command(client, token, tmp_path, "experiments", "resume", "abc")
+    assert (status, "maxTrialNumber" in err) == (1, True)
+    status, out, err = command(client, token, tmp_path, "experiments", "resume", "abc", "--max-trial-number", "4")
+    assert (status, err, "RUNNING" in out) == (0, "", True)
+    assert Experiment.objects.get().max_trial_number == 4
 
 
 def test_a_launch_that_cannot_be_says_why(client: Client, token: str, tmp_path: Path, config: Path) -> None:

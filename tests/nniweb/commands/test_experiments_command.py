@@ -139,6 +139,25 @@ def test_failed_trials_are_run_again(experiment) -> None:
         run("rerun-failed", "abc")
 
 
+def test_one_that_is_done_goes_on_with_a_higher_limit(experiment) -> None:
+    experiment.max_trial_number = experiment.next_sequence_id = 3
+    experiment.status = "DONE"
+    experiment.save()
+    with pytest.raises(CommandError, match="All 3 trials that maxTrialNumber allows were submitted"):
+        run("resume", "abc")
+    with pytest.raises(CommandError, match="All 2 trials that maxTrialNumber allows were submitted"):
+        run("resume", "abc", "--max-trial-number", "2")
+    with pytest.raises(CommandError, match="--max-duration: "):
+        run("resume", "abc", "--max-duration", "soon")
+    experiment.refresh_from_db()
+    assert (experiment.status, experiment.max_trial_number) == ("DONE", 3)
+    said = run("resume", "abc", "--max-trial-number", "9", "--max-duration", "2h")
+    assert said == "mice (abc123abc123) is being resumed.\n"
+    experiment.refresh_from_db()
+    assert (experiment.status, experiment.max_trial_number, experiment.max_duration) == ("RUNNING", 9, 7200)
+    assert "maxTrialNumber" in run("changes", "abc")
+
+
 def test_trials_and_metrics_are_listed_and_lists_are_json_for_programs(experiment) -> None:
     lines = run("trials", "abc").splitlines()
     assert lines[0].split() == ["NO", "ID", "STATUS", "RESULT", "DURATION", "PARAMETERS", "WHY"]

@@ -132,7 +132,7 @@ def test_folders_need_not_exist_where_they_are_not_looked_at(folder: Path, v2: d
 
 @pytest.mark.parametrize(("field", "value"), [
     ("authorName", "me"), ("multiThread", True), ("versionCheck", False), ("logCollection", "http"), ("logDir", "/tmp"),
-    ("tuner.includeIntermediateResults", True), ("trial.nasMode", "classic_mode"), ("assessor.gpuIndices", 0),
+    ("assessor.includeIntermediateResults", True), ("trial.nasMode", "classic_mode"), ("assessor.gpuIndices", 0),
 ])
 def test_v1_fields_without_a_meaning_here_are_accepted_with_a_note(folder: Path, v1: dict, field: str,
                                                                    value: object) -> None:

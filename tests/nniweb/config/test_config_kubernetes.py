@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
+from nniweb.experiments.config.platform_section import parse_stored_section
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_what_only_nnis_manager_knows_is_accepted_and_general_fields_may_be_empt
         del role["replicas"]
         section = {"platform": platform, "apiVersion": "v1", "storage": section["storage"],
                    "serviceAccountName": None, "taskRoles": [role]}
-    kubeflow_v2["trainingService"] = {**section, "maxTrialNumberPerGpu": 2, "reuseMode": True,
+    kubeflow_v2["trainingService"] = {**section, "maxTrialNumberPerGpu": 1, "reuseMode": True,
                                       "trialCommand": "", "trialCodeDirectory": ""}
     settings = parse_experiment_config(kubeflow_v2, folder).settings
     assert settings.trial_command == "python3 train.py"
@@ -161,3 +162,72 @@ def test_reuse_mode_is_accepted_and_explained(folder: Path, v2: dict[str, Any]) 
     v2["trainingService"] = {"platform": "kubernetes", "reuseMode": True}
     notes = parse_experiment_config(v2, folder).notes
     assert any("reuseMode" in note and "pods of its own" in note for note in notes)
+
+
+@pytest.mark.parametrize(("platform", "more"), [
+    ("kubeflow", {}), ("kubernetes", {}),
+    ("azureml", {"subscriptionId": "s", "resourceGroup": "g", "workspaceName": "w", "computeTarget": "c"})])
+def test_several_trials_on_a_gpu_are_refused_where_a_job_has_its_gpus_alone(
+        folder: Path, kubeflow_v2: dict[str, Any], platform: str, more: dict[str, str]) -> None:
+    section = {"platform": platform, **more} if platform != "kubeflow" else kubeflow_v2["trainingService"]
+    kubeflow_v2 |= {"trialCommand": "true", "trainingService": {**section, "maxTrialNumberPerGpu": 1}}
+    parse_experiment_config(kubeflow_v2, folder)
+    kubeflow_v2["trainingService"]["maxTrialNumberPerGpu"] = 2
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(kubeflow_v2, folder)
+    assert refusal.value.errors[0].field == "trainingService.maxTrialNumberPerGpu"
+    assert refusal.value.errors[0].message.startswith("must be 1 here, because ")
+    assert ("gpuResource" in str(refusal.value)) == (platform != "azureml")
+    assert parse_stored_section(kubeflow_v2["trainingService"], {}).platform == platform, "a stored one stays readable"
+
+
+def test_the_folder_that_all_roles_name_is_the_trials(folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    section = kubeflow_v2["trainingService"]
+    del kubeflow_v2["trialCodeDirectory"]
+    section["worker"]["codeDirectory"], section["ps"]["codeDirectory"] = "code", "./code/"
+    settings = parse_experiment_config(kubeflow_v2, folder).settings
+    assert settings.trial_code_directory == folder / "code"
+    assert settings.training_service is not None
+    assert "codeDirectory" not in str(settings.training_service.document())
+
+
+@pytest.mark.parametrize("place", ["file", "roles"])
+def test_a_role_with_code_of_its_own_is_refused_by_its_name(folder: Path, kubeflow_v2: dict[str, Any], place: str
+                                                            ) -> None:
+    (folder / "other").mkdir()
+    section = kubeflow_v2["trainingService"]
+    section["ps"]["codeDirectory"] = "other"
+    if place == "roles":
+        del kubeflow_v2["trialCodeDirectory"]
+        section["worker"]["codeDirectory"] = "code"
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(kubeflow_v2, folder)
+    assert [error.field for error in refusal.value.errors] == ["trainingService.ps.codeDirectory"]
+    assert f"must be {folder / 'code'}" in str(refusal.value)
+
+
+def test_the_same_holds_for_the_roles_of_a_framework(folder: Path, v2: dict[str, Any]) -> None:
+    v2["trainingService"] = {"platform": "frameworkcontroller", "taskRoles": [
+        {"name": "worker", "taskNumber": 1, "codeDirectory": "code"},
+        {"name": "ps", "taskNumber": 1, "codeDirectory": "code/inner"}]}
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(v2, folder)
+    assert [error.field for error in refusal.value.errors] == ["trainingService.taskRoles[1].codeDirectory"]
+
+
+def test_an_azure_share_without_its_kind_is_told_to_name_it(folder: Path, v1: dict[str, Any]) -> None:
+    del v1["localConfig"]
+    v1 |= {"trainingServicePlatform": "kubeflow",
+           "trial": {"codeDir": "code", "worker": {"replicas": 1, "command": "true", "cpuNum": 1, "memoryMB": 1024}},
+           "kubeflowConfig": {"operator": "tf-operator", "apiVersion": "v1",
+                              "keyVault": {"vaultName": "vault", "name": "key"},
+                              "azureStorage": {"accountName": "account", "azureShare": "share"}}}
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(v1, folder)
+    assert [error.field for error in refusal.value.errors] == ["kubeflowConfig"]
+    assert "write storage: azureStorage" in str(refusal.value)
+    v1["kubeflowConfig"]["storage"] = "azureStorage"
+    parse_experiment_config(v1, folder)
+    del v1["kubeflowConfig"]["azureStorage"]
+    with pytest.raises(ConfigInvalid, match=r"azureAccount is required .* azureStorage.accountName"):
+        parse_experiment_config(v1, folder)

@@ -110,7 +110,7 @@ def test_what_cannot_be_taken_is_refused_and_nothing_changes(application, make_a
 @pytest.mark.parametrize("token", [None, "", "wrong"])
 @pytest.mark.parametrize(("method", "path"), [
     ("POST", "trials/{job}/reports"), ("GET", "trials/{job}/job"), ("GET", "experiments/{experiment}/code"),
-    ("PUT", "trials/{job}/files/model.bin")])
+    ("GET", "trials/{job}/keeper"), ("PUT", "trials/{job}/files/model.bin")])
 def test_nothing_opens_without_the_attempts_token(application, make_attempt, token, method: str, path: str) -> None:
     attempt = make_attempt()
     path = path.format(job=attempt.job_name, experiment=attempt.trial.experiment.public_id)
@@ -143,6 +143,7 @@ def test_the_job_of_an_ended_attempt_is_gone(application, make_attempt) -> None:
     attempt = make_attempt()
     Attempt.objects.update(stage="ended")
     assert call(application, "GET", f"trials/{attempt.job_name}/job")[0] == 410
+    assert call(application, "GET", f"trials/{attempt.job_name}/keeper")[0] == 410, "nor is a keeper handed out for it"
 
 
 def test_the_code_comes_with_its_hash(application, make_attempt, make_experiment, tmp_path) -> None:

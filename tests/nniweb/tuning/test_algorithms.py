@@ -63,11 +63,11 @@ def test_nnis_own_names_and_aliases_of_all_tuners_are_known() -> None:
     ("tuner", "args", "path", "words"),
     [
         ("TPE", {"optimise_mode": "minimize"}, "classArgs.optimise_mode", 'Did you mean "optimize_mode"?'),
-        ("TPE", {"optimize_mode": "max"}, "classArgs.optimize_mode", "'minimize' or 'maximize', not 'max'"),
+        ("TPE", {"optimize_mode": "max"}, "classArgs.optimize_mode", 'must be minimize or maximize, not "max"'),
         ("TPE", {"tpe_args": {"gama": 1}}, "classArgs.tpe_args.gama", 'Did you mean "gamma"?'),
         ("TPE", {"tpe_args": {"n_startup_jobs": -1}}, "classArgs.tpe_args.n_startup_jobs", "not -1"),
-        ("Random", {"seed": "1"}, "classArgs.seed", "integer"),
-        ("Random", {"seed": -1}, "classArgs.seed", "greater than or equal to 0"),
+        ("Random", {"seed": "1"}, "classArgs.seed", "must be a whole number"),
+        ("Random", {"seed": -1}, "classArgs.seed", "must be at least 0, not -1"),
         ("GridSearch", {"seed": 1}, "classArgs.seed", "no such argument"),
     ],
 )

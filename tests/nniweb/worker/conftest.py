@@ -111,14 +111,15 @@ class Rig:
 
 
 def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str = "exited", end: bool = True,
-           journal: str = "journal") -> None:
-    """What a keeper sends of a whole trial: start, values (the last one final, if it ends well), end."""
+           journal: str = "journal", final: bool = True) -> None:
+    """What a keeper sends of a whole trial: start, values (the last one ``final``, if it ends), end."""
     attempt = Attempt.objects.filter(trial=trial).latest("number")
     entries: list[dict[str, Any]] = [{"n": 1, "at": 0.0, "type": "started", "pid": 1, "host": "box"}]
     for index, value in enumerate(values):
-        final = end and index == len(values) - 1
-        entries.append({"n": len(entries) + 1, "at": 0.0, "type": "metric", "kind": "FINAL" if final else "PERIODICAL",
-                        "parameter_id": 0, "sequence": 0 if final else index, "value": str(value)})
+        is_final = end and final and index == len(values) - 1
+        entries.append({"n": len(entries) + 1, "at": 0.0, "type": "metric",
+                        "kind": "FINAL" if is_final else "PERIODICAL",
+                        "parameter_id": 0, "sequence": 0 if is_final else index, "value": str(value)})
     if end:
         entries.append({"n": len(entries) + 1, "at": 0.0, "type": "ended", "exit_code": exit_code, "signal": None,
                         "reason": reason, "message": "", "duration": 1.0})

@@ -31,7 +31,7 @@ searchSpacePath: space.json
 useAnnotation: false
 tuner: {builtinTunerName: Random}
 trial: {command: python3 t.py, codeDir: ., image: "i:1", gpuNum: 1}
-amlConfig: {subscriptionId: s, resourceGroup: g, workspaceName: w, computeTarget: c, maxTrialNumPerGpu: 2,
+amlConfig: {subscriptionId: s, resourceGroup: g, workspaceName: w, computeTarget: c, maxTrialNumPerGpu: 1,
             useActiveGpu: true}
 """
 
@@ -52,7 +52,7 @@ def test_a_file_of_the_first_form_means_the_same(folder):
     settings = found.settings
     assert (settings.subscription_id, settings.resource_group, settings.workspace_name, settings.compute_target) == \
         ("s", "g", "w", "c")
-    assert (found.options.docker_image, found.options.max_trial_number_per_gpu) == ("i:1", 2)
+    assert (found.options.docker_image, found.options.max_trial_number_per_gpu) == ("i:1", 1)
     assert any("useActiveGpu" in note for note in parse_experiment_config(V1, folder).notes)
 
 

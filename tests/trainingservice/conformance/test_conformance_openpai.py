@@ -51,10 +51,33 @@ class ThroughStorage(OpenPaiUnderTest):
     channel = "storage"
 
 
+class WithoutStorage(OpenPaiUnderTest):
+    """Keeper, job and code come from the server, as on the clusters of NNI's first files."""
+
+    def settings(self, **more):
+        whole = super().settings(**more)
+        return whole.model_copy(update=dict.fromkeys(
+            ("storage_config_name", "local_storage_mount_point", "container_storage_mount_point")))
+
+    def left_behind(self, experiment_id):
+        """Nothing but what runs: OpenPAI removes no record of a job."""
+        return [job.name for job in self.cluster.jobs.values()
+                if experiment_id in job.name and job.state in ("WAITING", "RUNNING", "STOPPING")]
+
+
 class TestOpenPai(TrainingServiceConformance):
     @pytest.fixture
     def platform(self, tmp_path):
         platform = OpenPaiUnderTest(tmp_path / "platform")
+        yield platform
+        platform.cluster.end()
+
+
+@pytest.mark.slow
+class TestOpenPaiWithoutStorage(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, tmp_path):
+        platform = WithoutStorage(tmp_path / "platform")
         yield platform
         platform.cluster.end()
 

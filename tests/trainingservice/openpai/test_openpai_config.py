@@ -41,7 +41,7 @@ trial:
 """
 PAI = """
 paiConfig: {userName: ada, host: pai.lab.example, token: geheim, reuse: true, gpuNum: 3, cpuNum: 5, memoryMB: 999,
-            maxTrialNumPerGpu: 2, useActiveGpu: true}
+            maxTrialNumPerGpu: 1, useActiveGpu: true}
 """
 DOCUMENT = """
 protocolVersion: 2
@@ -161,3 +161,64 @@ def test_a_storage_that_is_not_mounted_is_named(folder):
     with pytest.raises(ConfigInvalid) as caught:
         parse_experiment_config(V2 + "  host: h\n  token: t\n", folder)
     assert "mount the storage there" in str(caught.value.errors)
+
+
+YARN = """
+authorName: me
+experimentName: old
+trialConcurrency: 1
+trainingServicePlatform: paiYarn
+searchSpacePath: space.json
+tuner: {builtinTunerName: Random}
+trial: {command: python3 t.py, codeDir: ., gpuNum: 1, cpuNum: 2, memoryMB: 4096, shmMB: 1024, image: i,
+        virtualCluster: vc}
+paiYarnConfig: {userName: ada, passWord: geheim, host: 10.0.0.9}
+"""
+
+
+@pytest.mark.parametrize("text", [YARN, YARN.replace("paiYarn", "pai")], ids=["paiYarn", "pai"])
+def test_the_oldest_form_has_no_storage_and_is_todays_openpai(folder, text):
+    found = section(text, folder)
+    assert found.platform == "openpai"
+    assert (found.settings.host, found.settings.username) == ("http://10.0.0.9", "ada")
+    assert found.settings.local_storage_mount_point is None
+    assert found.settings.must_call_home()
+    assert found.settings.borrowed_from_the_server() == "", "it uses nothing of the server's"
+    assert (found.options.shm_size, found.options.virtual_cluster) == (1024, "vc")
+    assert found.secrets == {"password": "geheim"}
+    notes = " ".join(parsed(text, folder).notes)
+    assert ("clusters on YARN are not asked" in notes) == ("Yarn" in text)
+
+
+def test_a_plugin_stands_for_the_accounts_default_storage(folder):
+    text = (V1 + PAI).replace("paiStorageConfigName: shared", "paiStoragePlugin: teamwise_storage")
+    found = section(text, folder)
+    assert found.settings.storage_config_name is None
+    assert found.settings.local_storage_mount_point == folder / "mounted"
+    assert not found.settings.must_call_home()
+    assert "trial.paiStoragePlugin: not needed" in " ".join(parsed(text, folder).notes)
+
+
+@pytest.mark.parametrize(("left_out", "words"), [
+    ("  localStorageMountPoint: mounted\n", "a storage needs localStorageMountPoint"),
+    ("  containerStorageMountPoint: /mnt/nni\n", "a storage needs localStorageMountPoint")])
+def test_half_of_a_storage_is_refused(folder, left_out, words):
+    with pytest.raises(ConfigInvalid) as caught:
+        parse_experiment_config(V2.replace(left_out, "") + "  host: h\n  token: t\n", folder)
+    assert words in str(caught.value.errors)
+
+
+@pytest.mark.parametrize(("field", "way"), [("authFile: auth.txt", "prerequisites"),
+                                            ("portList: [{label: web, beginAt: 8080, portNumber: 1}]",
+                                             "resourcePerInstance")])
+def test_what_only_yarn_knew_is_refused_with_the_way(folder, field, way):
+    with pytest.raises(ConfigInvalid) as caught:
+        parse_experiment_config(YARN.replace("shmMB: 1024", field), folder)
+    [error] = caught.value.errors
+    assert error.field == f"trial.{field.partition(':')[0]}"
+    assert way in error.message
+
+
+def test_several_trials_on_a_gpu_are_refused(folder):
+    with pytest.raises(ConfigInvalid, match="paiConfig.maxTrialNumPerGpu: must be 1 here"):
+        parse_experiment_config(V1 + PAI.replace("maxTrialNumPerGpu: 1", "maxTrialNumPerGpu: 2"), folder)

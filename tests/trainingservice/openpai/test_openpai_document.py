@@ -138,7 +138,7 @@ def form(command="python3 t.py --x '$HOME' \"<% %>\"", **more):
 
 def made(form, options=None, urls=("http://10.0.0.1:8080",)):
     return job_document(form, options or OpenPaiTrialOptions(), KeeperStart("/mnt/k.pyz", "/mnt/a b", urls),
-                        storage="shared", storage_mount="/mnt", installation="here")
+                        mounts={"shared": "/mnt"}, installation="here")
 
 
 def test_a_document_of_ours_is_right_and_says_what_was_asked():
@@ -211,3 +211,11 @@ def test_commands_of_the_default_deployment_run_under_the_keeper():
     place = lines.index("first")
     assert lines[place:place + 4] == ["first", "true", "last", "END_OF_THE_COMMANDS"]
     assert document["defaults"] == {"virtualCluster": "research"}
+
+
+@pytest.mark.parametrize(("size", "asked"), [("2gb", {"shmMB": 2048}), (25000, {"shmMB": 25000}), (None, None)])
+def test_shared_memory_is_asked_for_where_the_file_says_so(size, asked):
+    options = OpenPaiTrialOptions.model_validate({"shmSize": size})
+    document = made(form(), options)
+    assert document["taskRoles"]["taskrole"].get("extraContainerOptions") == asked
+    assert document_problems(document) == []

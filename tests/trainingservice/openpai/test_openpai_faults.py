@@ -7,6 +7,7 @@ import pytest
 from tests.fakes.http_double import Answer
 from tests.fakes.openpai.cluster import error
 from tests.fakes.openpai.jobs import Event
+from tests.trainingservice.conformance.test_conformance_openpai import QuickOpenPai, WithoutStorage
 from tests.trainingservice.jobs_of_tests import (
     check_that_a_stop_is_asked_for_again,
     check_that_an_outage_of_a_minute_loses_nothing,
@@ -46,6 +47,51 @@ def test_the_rehearsal_names_queue_storage_and_account(bench, platform, cluster)
     cluster.tokens[cluster.token] = "bob"
     findings = {finding.check: finding for finding in service.rehearse(quick=True)}
     assert "belongs to user bob" in findings["rights"].message
+
+
+def without_name(platform):
+    """Settings with the mount points of a storage and not its name, as NNI 1.4 had them."""
+    return platform.settings().model_copy(update={"storage_config_name": None})
+
+
+@pytest.mark.parametrize(("defaults", "words"), [
+    (set(), "has no default storage on the cluster: give storageConfigName"),
+    ({"shared", "other"}, "has several default storages")])
+def test_a_storage_without_a_name_must_be_the_one_default(bench, platform, cluster, defaults, words):
+    cluster.storages["other"] = cluster.export
+    cluster.default_storages = defaults
+    platform.new_service = lambda context: QuickOpenPai(without_name(platform), context)
+    service = bench.open_service()
+    [finding] = [finding for finding in service.rehearse(quick=True) if not finding.ok]
+    assert (finding.check, finding.temporary) == ("storage", False)
+    assert words in finding.message
+    assert words in failed_with(bench, service, bench.form())
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (OpenPaiTrialOptions(channel="storage"), "channel: storage needs a storage"),
+    (OpenPaiTrialOptions(openpai_config={"taskRoles": {"a": {}}}), "openpaiConfig needs a storage"),
+    (OpenPaiTrialOptions(), "")])
+def test_what_needs_a_storage_is_said_where_there_is_none(bench, tmp_path, options, words):
+    platform = WithoutStorage(tmp_path / "bare")
+    try:
+        service = platform.new_service(bench.context())
+        findings = [finding for finding in service.rehearse(quick=True, options=options) if not finding.ok]
+        assert [words in finding.message for finding in findings] == ([True] if words else [])
+        service.clean_up()
+    finally:
+        platform.cluster.end()
+
+
+def test_without_a_storage_and_an_address_the_trial_says_what_is_missing(bench, platform, cluster):
+    bare = platform.settings().model_copy(update=dict.fromkeys(
+        ("storage_config_name", "local_storage_mount_point", "container_storage_mount_point")))
+    platform.new_service = lambda context: QuickOpenPai(bare, context)
+    service = bench.open_service()
+    form = bench.form()
+    message = failed_with(bench, service, replace(form, keeper=replace(form.keeper, urls=())))
+    assert "Set NNIWEB_PUBLIC_URL or nniManagerIp" in message
+    assert "storageConfigName" in message
 
 
 def test_a_missing_storage_fails_the_trial(bench, cluster):

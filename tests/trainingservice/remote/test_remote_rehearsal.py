@@ -51,6 +51,16 @@ def test_a_machine_that_is_away_may_come_back_and_a_wrong_key_needs_a_person(ben
     assert refused.blocks
 
 
+def test_of_machines_that_all_refuse_connections_one_sentence_says_so(bench, machine):
+    bench.platform.machine_list = [machine.settings(port=free_port()), machine.settings(port=free_port(), user="bob")]
+    first, *each = rehearse(bench, quick=True)
+    assert first.message.startswith("Every machine refuses connections (127.0.0.1: 127.0.0.1:")
+    assert (first.check, first.ok, first.temporary, first.machine) == ("connection", False, True, "")
+    assert (first.message.code, first.message.arguments["common"], first.message.arguments["count"]) == (
+        "every_machine", "connection_refused", 2)
+    assert [finding.machine for finding in each] == ["127.0.0.1", "127.0.0.1"]
+
+
 def test_one_machine_s_fault_does_not_block_while_another_is_well(bench, machine, make_machine, tmp_path):
     other = make_machine("bob")
     bench.platform.machine_list = [machine.settings(), other.settings(ssh_key_file=new_key(tmp_path / "stranger"))]

@@ -73,6 +73,21 @@ def test_trials_write_to_the_share_which_is_mounted_once(bench, machine, share):
     assert not os.path.ismount(point), "it is the machine's mount, not ours"
 
 
+def test_a_relative_mount_point_is_below_the_home_folder_of_the_login(bench, machine, share):
+    bench.platform.more = {"shared_storage": SharedStorage(remote_mount_point="mnt/share", **NFS)}
+    service = bench.open_service()
+    form = bench.form('cd / && echo done > "$NNI_OUTPUT_DIR/result"')
+    run(bench, service, form)
+    below = Path("nni") / form.experiment_id / "trials" / form.trial_job_id / "nnioutput"
+    assert (share / below / "result").read_text() == "done\n"
+    assert f"{machine.home}/mnt/share" in (machine.folder / "mounts").read_text()
+    with closing(service.output_folder(service.get_trial_job(form.job_name))) as folder:
+        assert [file.name for file in folder.list_files().files] == ["result"]
+    finding = next(finding for finding in service.rehearse() if finding.check == "storage")
+    assert finding.ok
+    assert finding.message == f"The share is mounted at {machine.home}/mnt/share."
+
+
 def test_a_share_that_cannot_be_mounted_fails_the_trial_and_blocks_the_rehearsal_with_one_sentence(bench, machine):
     use(bench, machine, NFS | {"nfs_server": "nobody.lab.example"})
     program(machine, "mount", "echo 'mount.nfs: Connection refused for nobody.lab.example' >&2; exit 32")

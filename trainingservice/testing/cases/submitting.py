@@ -33,6 +33,11 @@ nni.report_final_result([first, second])
 """
 
 
+#: Keys of NNI's that no platform has in its settings, with values that are right on each.
+OF_NNI = (("trial_config", '{"command": "python3 trial.py", "codeDir": "/code", "gpuNum": 1}'),
+          ("nni_manager_ip", '{"nniManagerIp": "10.0.0.5"}'))
+
+
 class SubmittingCases(ConformanceFixtures):
     # --- before anything runs --------------------------------------------------------------
 
@@ -43,14 +48,56 @@ class SubmittingCases(ConformanceFixtures):
         assert service.get_cluster_metadata("no such key") == ""
 
     def test_metadata_reads_as_it_was_set(self, bench: Bench) -> None:
-        if bench.platform.metadata_example is None:
-            pytest.skip("this platform takes no metadata")
-        key, value = bench.platform.metadata_example
         service = bench.platform.new_service(bench.context())
-        assert service.get_cluster_metadata(key) == ""
-        service.set_cluster_metadata(key, value)
-        assert service.get_cluster_metadata(key) == value
+        own = [bench.platform.metadata_example] if bench.platform.metadata_example is not None else []
+        of_nni = [example for example in OF_NNI if example[0] in service.nni_metadata()]
+        assert own or of_nni, "a platform takes at least trial_config and nni_manager_ip"
+        for key, value in (*own, *of_nni):
+            before = service.get_cluster_metadata(key)
+            assert before == "" or key in service.nni_metadata()
+            service.set_cluster_metadata(key, value)
+            seen = service.get_cluster_metadata(key)
+            assert seen == value if key not in service.nni_metadata() else \
+                json.loads(seen).items() >= json.loads(value).items()
         service.clean_up()
+
+    def test_what_the_settings_say_can_be_read_and_set_as_metadata(self, bench: Bench) -> None:
+        service = bench.platform.new_service(bench.context())
+        try:
+            before = service.settings.model_dump()
+            for key in service.nni_metadata():
+                if seen := service.get_cluster_metadata(key):
+                    service.set_cluster_metadata(key, seen)
+                    assert service.get_cluster_metadata(key) == seen
+            assert service.settings.model_dump() == before
+        finally:
+            service.clean_up()
+
+    def test_metadata_that_no_settings_can_have_changes_nothing(self, bench: Bench) -> None:
+        service = bench.platform.new_service(bench.context())
+        try:
+            before = service.settings
+            for key in service.nni_metadata():
+                seen = service.get_cluster_metadata(key)
+                for wrong in ("no JSON", "7", '{"no such field": 1}', '[{"no such field": 1}]'):
+                    with pytest.raises(InvalidMetadata) as refusal:
+                        service.set_cluster_metadata(key, wrong)
+                    assert refusal.value.field.startswith(key)
+                assert (service.settings, service.get_cluster_metadata(key)) == (before, seen)
+        finally:
+            service.clean_up()
+
+    def test_a_job_runs_where_metadata_said_the_settings(self, bench: Bench) -> None:
+        def set_metadata(service: TrainingService) -> None:
+            said = {key: value for key in service.nni_metadata() if (value := service.get_cluster_metadata(key))}
+            service.use_settings(service.settings)  # as where the metadata had changed them
+            for key, value in said.items():
+                service.set_cluster_metadata(key, value)
+
+        service = bench.open_service(prepare=set_metadata)
+        form = bench.form("true")
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
 
     def test_a_rehearsal_on_an_object_that_never_ran_finds_nothing_wrong(self, bench: Bench) -> None:
         service = bench.platform.new_service(bench.context())

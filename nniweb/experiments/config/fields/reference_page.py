@@ -11,12 +11,12 @@ from pydantic import BaseModel
 
 from nniweb.experiments.config.document import (
     INHERITABLE,
-    AlgorithmDocument,
     ExperimentDocument,
     FailedTrialsDocument,
     ObjectiveDocument,
     RetentionDocument,
     RetryDocument,
+    TunerDocument,
 )
 from nniweb.experiments.config.fields.description import default_words, inner_models, keys_of, type_words
 from nniweb.experiments.config.fields.walk import file_key
@@ -62,7 +62,7 @@ def render() -> str:
         "## The file\n\n" + _table(ExperimentDocument, V1_FIELDS, ""),
         "`" + "`, `".join(INHERITABLE) + "` can also be given in the trainingService section, which takes "
                                          "precedence.\n",
-        "## tuner, assessor, advisor\n\n" + _table(AlgorithmDocument, _of_tuner(), ""),
+        "## tuner, assessor, advisor\n\n" + _table(TunerDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
         "## objectives\n\n" + _table(ObjectiveDocument, {}, ""),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
@@ -80,6 +80,7 @@ def _of_tuner() -> dict[str, str]:
     """The v1 names within the tuner's section -> the v2 names, the three builtin names together."""
     rows = {v1.partition(".")[2]: v2.partition(".")[2] for v1, v2 in V1_FIELDS.items()
             if v1.partition(".")[0] in ("tuner", "assessor", "advisor") and "." in v2}
+    rows["multiThread"] = "multiThread"  # of the whole file
     return rows | {v1.partition(".")[2]: v2.partition(".")[2] for v1, v2 in V1_CLASS_FILES.items()}
 
 

@@ -1,7 +1,9 @@
 """``nni.utils``: the small things that users' algorithms import from there."""
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Callable, Iterable
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 
@@ -31,10 +33,31 @@ class NodeType:
 
 
 class ClassArgsValidator:
-    """Base class of validators of ``classArgs``; a subclass's own is not called, the class itself is."""
+    """Base class of validators of ``classArgs``. That of an algorithm that is registered under a name is asked before
+    its class is. The methods beside it make schemas of the package ``schema``, which must be installed for that.
+    """
 
     def validate_class_args(self, **kwargs: Any) -> None:
-        """Accepts everything."""
+        """Raise where the arguments cannot be used."""
+
+    def choices(self, key: str, *args: Any) -> Any:
+        """For an argument that must be one of ``args``."""
+        return _checked(lambda value: value in args, f"{key} must be one of {', '.join(map(repr, args))}")
+
+    def range(self, key: str, keyType: type, start: Any, end: Any) -> Any:
+        """For an argument of this type between these bounds, which it may equal."""
+        return _checked(lambda value: isinstance(value, keyType) and start <= value <= end,
+                        f"{key} must be of type {keyType.__name__}, from {start} to {end}")
+
+    def path(self, key: str) -> Any:
+        """For an argument that must name a file or a folder that is there."""
+        return _checked(lambda value: isinstance(value, str) and Path(value).exists(),
+                        f"{key} must be the path of something that exists")
+
+
+def _checked(accepts: Callable[[Any], bool], otherwise: str) -> Any:
+    schema = importlib.import_module("schema")  # not ours: who uses this has it
+    return schema.And(accepts, error=otherwise)
 
 
 def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:

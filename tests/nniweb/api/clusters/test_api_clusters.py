@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.models import Attempt, Cluster, Machine, Worker
+from tests.nniweb.api.clusters.vault_platform import VaultTrainingService
+from trainingservice.errors import InvalidMetadata
 from trainingservice.platforms import platform_names
 
 SETTINGS = {"address": "there", "token": "sesame",
@@ -139,13 +141,14 @@ def test_a_groups_cluster_is_the_groups(as_user, alice, charlie, cluster, api) -
 
 def test_metadata_are_set_shown_and_forgotten(api, cluster) -> None:
     base = f"{address(cluster)}metadata/"
-    assert [row["key"] for row in api.get(base).json()] == ["key_file", "note"]
+    assert [row["key"] for row in api.get(base).json()] == [
+        "key_file", "nni_manager_ip", "note", "trial_config", "vault_config"]
     assert api.get(f"{base}note/").json() == {"key": "note", "meaning": "any text", "is_secret": False,
                                               "is_set": False, "value": ""}
     assert api.put(f"{base}note/", {"value": " hello "}).json()["value"] == " hello "
     secret = api.put(f"{base}key_file/", {"value": "very secret"}).json()
     assert (secret["is_set"], secret["value"]) == (True, "set")
-    assert api.get(address(cluster)).json()["metadata_set"] == ["key_file", "note"]
+    assert api.get(address(cluster)).json()["metadata_set"] == ["key_file", "note", "vault_config"]
     assert api.get(address(cluster)).json()["settings_revision"] == 2
     assert "very secret" not in json.dumps(api.get(base).json())
     assert api.delete(f"{base}note/").status_code == 204
@@ -161,7 +164,7 @@ def test_wrong_metadata_are_refused_by_name(api, cluster) -> None:
     for method in ("get", "put", "delete"):
         unknown = getattr(api, method)(f"{base}nothing/", {"value": "a"})
         assert unknown.status_code == 404
-        assert "key_file, note" in unknown.json()["errors"][0]["message"]
+        assert "key_file, nni_manager_ip, note, trial_config, vault_config" in unknown.json()["errors"][0]["message"]
     # the secrets of the settings are no metadata
     assert api.get(f"{base}token/").status_code == 404
 
@@ -174,6 +177,77 @@ def test_metadata_that_cannot_change_while_running_are_refused_naming_the_experi
     for answer in (api.put(f"{base}key_file/", {"value": "a"}), api.delete(f"{base}key_file/")):
         assert answer.status_code == 409
         assert experiment.public_id in answer.json()["errors"][0]["message"]
+
+
+def test_a_key_of_nni_shows_what_the_settings_say_and_the_other_way_round(api, cluster) -> None:
+    base = f"{address(cluster)}metadata/vault_config/"
+    seen = api.get(base).json()
+    assert (seen["is_set"], seen["is_secret"]) == (True, False)
+    doors = [{"host": "a", "port": 22}, {"host": "b", "port": 22}]
+    assert json.loads(seen["value"]) == {"address": "there", "doors": doors}
+    changed = api.put(base, {"value": json.dumps({"address": "here", "doors": [*doors, {"host": "c"}]})})
+    assert changed.status_code == 200, changed.content
+    assert api.get(address(cluster)).json()["settings"] == {
+        "address": "here", "doors": [*doors, {"host": "c", "port": 22}]}
+    assert secrets_of(cluster) == ("sesame", ["pw-a", "pw-b", None]), "secrets that are left out stay"
+    revision = api.get(address(cluster)).json()["settings_revision"]
+    assert api.put(base, {"value": changed.json()["value"]}).status_code == 200
+    assert api.get(address(cluster)).json()["settings_revision"] == revision, "nothing was changed"
+    sealed = api.put(base, {"value": json.dumps({"address": "here", "token": "simsim"})})
+    assert "simsim" not in json.dumps([sealed.json(), api.get(address(cluster)).json()])
+    assert secrets_of(cluster) == ("simsim", [])
+    api.patch(address(cluster), {"settings": {"address": "elsewhere"}})
+    assert json.loads(api.get(base).json()["value"])["address"] == "elsewhere"
+
+
+def test_what_is_wrong_in_a_key_of_nni_is_named_in_its_words_and_changes_nothing(api) -> None:
+    here = {"host": "127.0.0.1", "user": "ada", "password": "sesame"}
+    api.post("/api/v1/clusters/", {"name": "lab", "platform": "remote", "settings": {"machineList": [here]}})
+    cluster = Cluster.objects.get()
+    base = f"{address(cluster)}metadata/machine_list/"
+    for value, place in (("[{]", "must be JSON"), ('[{"username": "ada"}]', "machine_list[0].ip: is required"),
+                         ('[{"ip": "a", "username": "ada", "passwrd": 1}]', "machine_list[0].passwrd: is not a known"),
+                         ('[{"ip": "a", "username": "ada", "port": "22"}]', "machine_list[0].port: must be a whole")):
+        answer = api.put(base, {"value": value})
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "value"), answer.content
+        assert place in answer.json()["errors"][0]["message"]
+    assert api.delete(base).status_code == 400
+    assert [row["settings"]["machineList"][0]["host"] for row in api.get("/api/v1/clusters/").json()["results"]] == [
+        "127.0.0.1"]
+    sent = [{"ip": "127.0.0.1", "port": 2222, "username": "ada", "passwd": "simsim", "gpuIndices": "0,1"}]
+    assert api.put(base, {"value": json.dumps(sent)}).status_code == 200
+    machine = api.get(address(cluster)).json()["settings"]["machineList"][0]
+    assert (machine["host"], machine["port"], machine["user"], machine["gpuIndices"]) == (
+        "127.0.0.1", 2222, "ada", [0, 1])
+    assert api.get(address(cluster)).json()["secrets_set"] == ["machineList[0].password"]
+    assert build_service(Cluster.objects.get()).settings.machine_list[0].password.get_secret_value() == "simsim"
+
+
+def test_a_service_in_nni_s_style_gets_what_nni_s_keys_say_and_may_refuse_it(api, cluster, monkeypatch) -> None:
+    got: list[tuple[str, str]] = []
+
+    def take(service, key, value):
+        got.append((key, value))
+        if "sleep" in value:
+            raise InvalidMetadata(key, "must not sleep.")
+
+    monkeypatch.setattr(VaultTrainingService, "set_cluster_metadata", take)
+    base = f"{address(cluster)}metadata/trial_config/"
+    refused = api.put(base, {"value": '{"command": "sleep 1"}'})
+    assert (refused.status_code, refused.json()["errors"][0]["message"]) == (400, "must not sleep.")
+    assert api.get(base).json()["is_set"] is False
+    assert api.put(base, {"value": '{"command": "true"}'}).status_code == 200
+    got.clear()
+    build_service(Cluster.objects.get())
+    assert got == [("trial_config", '{"command": "true"}')]
+
+
+def test_settings_are_changed_by_nnis_keys_while_experiments_run_as_they_are_otherwise(api, cluster, make_experiment
+                                                                                      ) -> None:
+    make_experiment(cluster=cluster)
+    base = f"{address(cluster)}metadata/vault_config/"
+    assert api.put(base, {"value": '{"address": "here"}'}).status_code == 200
+    assert api.get(address(cluster)).json()["settings"] == {"address": "here", "doors": []}
 
 
 def test_a_rehearsal_answers_in_sentences(api, cluster) -> None:

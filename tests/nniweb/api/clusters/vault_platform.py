@@ -1,5 +1,6 @@
 """A platform that knows secrets and runs nothing."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field, SecretStr
@@ -23,6 +24,8 @@ class VaultSettings(ClusterSettings):
 
 
 class VaultOptions(TrialOptions):
+    v1_fields: ClassVar[Mapping[str, str]] = {"trial.image": "image"}
+
     image: str = "debian"
 
 

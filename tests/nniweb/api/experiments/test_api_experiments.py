@@ -185,6 +185,21 @@ def test_pause_resume_and_stop_write_what_is_wanted(api, make_experiment) -> Non
     assert [event["kind"] for event in events] == ["PAUSED", "RUNNING", "STOPPING"]
 
 
+def test_one_that_is_done_at_its_limit_is_resumed_with_a_higher_one(api, make_experiment, make_attempt) -> None:
+    experiment = make_experiment(status="DONE", max_trial_number=1, next_sequence_id=1, max_duration=60.0)
+    make_attempt(experiment, status="SUCCEEDED")
+    address = f"/api/v1/experiments/{experiment.public_id}/actions/resume/"
+    for body in (None, {"max_trial_number": 1}, {"max_duration": "2h"}):
+        refused = api.post(address, body, format="json")
+        assert (refused.status_code, refused.json()["errors"][0]["reason"]["code"]) == (409, "limit_reached"), body
+        experiment.refresh_from_db()
+        assert (experiment.status, experiment.max_duration) == ("DONE", 60.0)
+    wrong = api.post(address, {"max_trial_number": 0, "max_duration": "soon"}, format="json")
+    assert {error["field"] for error in wrong.json()["errors"]} == {"max_trial_number", "max_duration"}
+    answer = api.post(address, {"max_trial_number": 3, "max_duration": "2h"}, format="json").json()
+    assert (answer["status"], answer["max_trial_number"], answer["max_duration"]) == ("RUNNING", 3, 7200)
+
+
 def test_a_running_experiment_is_not_deleted_and_an_ended_one_is(api, make_experiment) -> None:
     experiment = make_experiment()
     address = f"/api/v1/experiments/{experiment.public_id}/"

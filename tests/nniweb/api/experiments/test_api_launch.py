@@ -2,14 +2,17 @@
 
 import io
 import json
+import socket
 import tarfile
 import zipfile
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
 
-from nniweb.experiments.models import Cluster, CodeArchive, Experiment
+from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
 
 
 def refused(answer, status: int = 400) -> list[dict]:
@@ -266,6 +269,70 @@ def test_a_cluster_of_the_server_is_named(api, as_user, alice, charlie, vault, g
     assert as_user(alice).post("/api/v1/experiments/", fields).json()["cluster"] == "ours"
     stranger = as_user(charlie).post("/api/v1/experiments/", fields)
     assert (stranger.status_code, stranger.json()["errors"][0]["field"]) == (400, "cluster")
+
+
+@pytest.fixture
+def cluster_with_defaults(api, vault, ada) -> Cluster:
+    from nniweb.experiments.clusters import editing
+    from nniweb.experiments.clusters.metadata import set_metadata
+
+    cluster = editing.create_cluster("ours", "vault", {"address": "there", "token": "sesame"}, owner=ada,
+                                     is_private=False, host="")
+    set_metadata(cluster, "trial_config", json.dumps({"command": "python3 sent.py", "gpuNum": 2, "image": "sent"}))
+    set_metadata(cluster, "nni_manager_ip", '{"nniManagerIp": "10.0.0.5"}')
+    return cluster
+
+
+def test_experiments_that_name_a_cluster_get_what_its_metadata_say_for_them(api, cluster_with_defaults) -> None:
+    fields = {"name": "n", "search_space": json.loads(SPACE), "trial_concurrency": 1, "tuner": {"name": "Random"},
+              "cluster": "ours"}
+    answer = api.post("/api/v1/experiments/", fields)
+    assert answer.status_code == 201, answer.content
+    body, row = answer.json(), Experiment.objects.get()
+    assert (row.trial_command, row.trial_gpu_number, row.trial_options, row.callback_url) == (
+        "python3 sent.py", 2, {"image": "sent"}, "10.0.0.5")
+    assert body["notes"] == ["Taken from the metadata of the cluster ours: nniManagerIp, trialCommand, trialGpuNumber, "
+                             "image."]
+    text = json.dumps({"searchSpace": json.loads(SPACE), "trialCommand": "python3 own.py", "trialConcurrency": 1,
+                       "tuner": {"name": "Random"}, "cluster": "ours", "nni_manager_ip": "10.0.0.6",
+                       "trialGpuNumber": 0, "trialOptions": {"image": "own"}})
+    answer = api.post("/api/v1/experiments/", {"config": text})
+    assert answer.json()["notes"] == [], "what a file says counts"
+    row = Experiment.objects.latest("pk")
+    assert (row.trial_command, row.trial_gpu_number, row.trial_options, row.callback_url) == (
+        "python3 own.py", 0, {"image": "own"}, "10.0.0.6")
+
+
+def test_a_file_whose_platform_is_replaced_by_a_cluster_keeps_its_options(api, cluster_with_defaults, vault_config,
+                                                                         code_folder: Path) -> None:
+    answer = api.post("/api/v1/experiments/", {
+        "config": vault_config + "  image: own\n", "base_directory": str(code_folder), "cluster": "ours"})
+    assert answer.status_code == 201, answer.content
+    row = Experiment.objects.get()
+    assert row.trial_options == {"image": "own"}
+    assert row.code_folder == str(code_folder)
+    assert row.callback_url == "10.0.0.5"
+
+
+def test_that_nothing_of_the_platform_can_be_reached_is_said_at_once(api, client, vault_config, code_folder: Path,
+                                                                     ada) -> None:
+    config = vault_config.replace("address: there", "address: away")
+    answer = api.post("/api/v1/experiments/", {"config": config, "base_directory": str(code_folder)})
+    assert answer.status_code == 201, answer.content
+    body, cluster = answer.json(), Cluster.objects.get()
+    assert body["notes"] == ["The check before the launch: The vault does not answer."]
+    assert (cluster.health, cluster.message, cluster.reason) == ("away", "The vault does not answer.", "platform")
+    assert api.get(f"/api/v1/clusters/{cluster.public_id}/").json()["health"] == "away"
+    now = timezone.now()
+    Worker.objects.create(id="w", host=socket.gethostname(), pid=1, started_at=now, heard_at=now + timedelta(hours=1))
+    client.force_login(ada)
+    page = client.get(f"/experiments/{body['id']}/").content.decode()
+    assert "The vault does not answer." in page
+    # a worker that drives the cluster knows better than one look
+    Cluster.objects.update(health="good", message="", reason="", lease_holder="w",
+                           lease_expires_at=timezone.now() + timedelta(hours=1))
+    api.post("/api/v1/experiments/", {"config": config, "base_directory": str(code_folder)})
+    assert Cluster.objects.get().health == "good"
 
 
 def test_what_the_rehearsal_finds_is_refused_and_leaves_no_cluster(api, vault_config, code_folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_command_that_is_refused_says_why_with_a_code(make_attempt, admin, cli
     address = f"/api/v1/experiments/{experiment.public_id}"
 
     def refused(command: str) -> tuple[int, dict]:
-        answer = client.post(f"{address}/actions/{command}/")
+        answer = client.post(f"{address}/actions/{command}/", content_type="application/json")
         error, = answer.json()["errors"]
         assert error["message"] == Reason(error["reason"]["code"], **{
             key: value for key, value in error["reason"].items() if key != "code"})

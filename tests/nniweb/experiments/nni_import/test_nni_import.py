@@ -12,6 +12,8 @@ import pytest
 import yaml
 from django.core.management import CommandError, call_command
 
+from nniweb.experiments.actions import change_and_undo
+from nniweb.experiments.actions.imported_results import imports_of
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialOutput, TunerEvent
@@ -141,10 +143,12 @@ def test_a_database_of_nni_1_is_read_as_well(admin, tmp_path: Path) -> None:
     made = Kept(tmp_path / "nni" / "old", v1(tmp_path), columns="")
     made.trial("aaaaa", 0, 0.25, "SUCCEEDED")
     made.event(9, "", "IMPORT_DATA", [{"parameter": {"x": 0.4}, "value": "0.6"}, {"parameter": {"x": 0.3}, "value": 1}])
+    made.event(10, "", "IMPORT_DATA", [{"parameter": {"x": 0.1}, "value": 2}])
     experiment = import_archive(read_archive(made.close()), admin)
     assert (experiment.tuner["name"], experiment.trial_command) == ("TPE", "python3 trial.py")
+    assert [[result["value"] for result in results] for results in imports_of(experiment)] == [[0.6, 1], [2]]
     assert (experiment.search_space, experiment.max_duration) == (SPACE, 3600)
-    assert [event.data["value"] for event in TunerEvent.objects.order_by("number")] == [0.6, 1, 0.25]
+    assert [event.data["value"] for event in TunerEvent.objects.order_by("number")] == [0.6, 1, 2, 0.25]
 
 
 def test_the_local_platform_of_nni_1_keeps_command_and_folder_alone(admin, tmp_path: Path) -> None:
@@ -177,7 +181,8 @@ def test_the_space_that_annotations_gave_counts_and_they_are_not_read_again(admi
 
 #: Key of clusterMetaData by section of the v1 file, as NNI's launchers send it.
 KEYS = {"trial": "trial_config", "localConfig": "local_config", "machineList": "machine_list",
-        "remoteConfig": "remote_config", "paiConfig": "pai_config", "kubeflowConfig": "kubeflow_config",
+        "remoteConfig": "remote_config", "paiConfig": "pai_config", "paiYarnConfig": "pai_yarn_config",
+        "kubeflowConfig": "kubeflow_config",
         "frameworkcontrollerConfig": "frameworkcontroller_config", "dltsConfig": "dlts_config",
         "amlConfig": "aml_config", "sharedStorage": "shared_storage_config"}
 V1_FORMS = {name: section for name, section in yaml.safe_load(
@@ -253,9 +258,10 @@ def errors_or_settings(config: dict[str, Any], folder: Path) -> Any:
 
 
 def test_what_no_platform_here_can_do_is_named_in_the_old_words(admin, tmp_path: Path) -> None:
-    params = v1(tmp_path) | {"trainingServicePlatform": "paiYarn", "clusterMetaData": [
-        {"key": "pai_yarn_config", "value": {"host": "10.0.0.1"}}, {"key": "trial_config", "value": "x"}]}
-    folder = Kept(tmp_path / "nni" / "yarn", params).close()
+    params = v1(tmp_path) | {"trainingServicePlatform": "hybrid", "clusterMetaData": [
+        {"key": "hybrid_config", "value": {"trainingServicePlatforms": ["local"]}},
+        {"key": "trial_config", "value": "x"}]}
+    folder = Kept(tmp_path / "nni" / "hybrid", params).close()
     with pytest.raises(ConfigInvalid) as caught:
         import_archive(read_archive(folder), admin, go_on=True)
     assert {error.field: error.message for error in caught.value.errors}.keys() == {"trainingServicePlatform", "trial"}
@@ -373,6 +379,60 @@ def test_the_command_goes_on_with_a_larger_limit(admin, kept: Path) -> None:
     assert f"Imported 'kept', 5 trials, id {experiment.public_id}" in out.getvalue()
 
 
+def test_one_that_was_imported_to_be_looked_at_goes_on_afterwards(admin, kept: Path) -> None:
+    call_command("import_nni", str(kept))
+    looked_at = Experiment.objects.get()
+    change_and_undo.change(looked_at, {"trial_concurrency": 1, "name": "mine"})
+    out = io.StringIO()
+    with pytest.raises(CommandError, match="5 of its 5 trials. To continue, give a larger number"):
+        call_command("import_nni", str(kept), "--continue", "--max-trial-number", "5")
+    call_command("import_nni", str(kept), "--continue", stdout=out)
+    assert f"Continuing 'mine', which was imported as {looked_at.public_id}" in out.getvalue()
+    experiment = Experiment.objects.get()
+    assert (experiment.public_id, experiment.status, experiment.target) == (looked_at.public_id, "RUNNING", "RUN")
+    assert (experiment.trial_concurrency, experiment.name, experiment.max_trial_number) == (1, "mine", 6)
+    assert Trial.objects.count() == 5
+    with pytest.raises(CommandError, match=f"is experiment {looked_at.public_id}, which is RUNNING already"):
+        call_command("import_nni", str(kept), "--continue")
+
+
+def test_one_whose_folder_was_not_here_when_it_was_imported_goes_on_with_its_own_config(admin, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    made = Kept(tmp_path / "nni" / "kEpt1234", {**v3(code), "trialConcurrency": 3})
+    made.trial("aaaaa", 0, 0.25, "SUCCEEDED")
+    folder = made.close()
+    call_command("import_nni", str(folder))
+    looked_at = Experiment.objects.get()
+    with pytest.raises(CommandError, match="trialCodeDirectory"):
+        call_command("import_nni", str(folder), "--continue")
+    assert Experiment.objects.get().status == "STOPPED"
+    code.mkdir()
+    call_command("import_nni", str(folder), "--continue", "--max-trial-number", "50")
+    experiment = Experiment.objects.get()
+    assert (experiment.status, experiment.max_trial_number) == ("RUNNING", 50)
+    assert (experiment.code_folder, experiment.trial_command, experiment.trial_concurrency) == (
+        str(code), "python3 trial.py", 3)
+    assert not any("for viewing" in note for note in experiment.notes)
+    assert (experiment.seed, experiment.tags) == (looked_at.seed, looked_at.tags)
+
+
+def test_one_that_ran_here_goes_on_again_and_one_that_nni_continued_does_not(admin, kept: Path, make_attempt) -> None:
+    experiment = import_archive(read_archive(kept), admin, go_on=True)
+    make_attempt(experiment, status="SUCCEEDED")
+    Experiment.objects.update(status="DONE", trial_command="python3 other.py")
+    with pytest.raises(Refused, match="The experiment has had 6 of its 6 trials"):
+        import_archive(read_archive(kept), admin, go_on=True)
+    again = import_archive(read_archive(kept), admin, go_on=True, max_trial_number=8)
+    assert (again.pk, again.status, again.max_trial_number) == (experiment.pk, "RUNNING", 8)
+    assert again.trial_command == "python3 other.py"
+    Experiment.objects.update(status="STOPPED")
+    with sqlite3.connect(kept / "db" / "nni.sqlite") as db:
+        db.execute("UPDATE TrialJobEvent SET event = 'SUCCEEDED' WHERE trialJobId = 'bbbbb' AND event = 'FAILED'")
+    db.close()
+    with pytest.raises(Refused, match="NNI has continued kEpt1234 since it was imported"):
+        import_archive(read_archive(kept), admin, go_on=True, max_trial_number=20)
+
+
 @pytest.mark.parametrize("params", [
     [1], "text", 5, None, {"maxExecDuration": 1, "clusterMetaData": [7]}, {"maxExecDuration": 1, "clusterMetaData": 3},
     {"maxExecDuration": 1, "tuner": "TPE"},
@@ -392,3 +452,24 @@ def test_a_config_of_a_wrong_shape_is_answered_with_a_sentence(tmp_path: Path, p
     db.close()
     with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI"):
         read_archive(folder)
+
+
+def test_each_parameter_set_of_a_multi_phase_trial_is_imported_with_its_result(admin, tmp_path: Path) -> None:
+    made = Kept(tmp_path / "nni" / "kEpt1234", {**v1(tmp_path), "multiPhase": True})
+    for number, (event, index, x) in enumerate((("WAITING", 0, 0.25), ("ADD_HYPERPARAMETER", 1, 0.75),
+                                                ("ADD_HYPERPARAMETER", 2, 0.5))):
+        made.event(number, "aaaaa", event, {"parameter_id": index, "parameter_source": "algorithm",
+                                            "parameters": {"x": x}, "parameter_index": index}, 0)
+        made.db.execute("INSERT INTO MetricData VALUES (?, 'aaaaa', ?, 'FINAL', 0, ?)",
+                        (START + number * 1000 + 500, str(index), json.dumps(str(x))))
+    made.event(9, "aaaaa", "SUCCEEDED", None, 0)
+    experiment = import_archive(read_archive(made.close()), admin)
+    assert experiment.multi_phase
+    trial = Trial.objects.get()
+    assert (trial.final_number, trial.result_index, trial.parameter_set_count) == (0.75, 1, 3)
+    assert [(row.parameter_id, row.value["x"], row.final_number, row.taught)
+            for row in trial.parameter_sets.order_by("index")] == [(0, 0.25, 0.25, True), (1, 0.75, 0.75, True),
+                                                                    (2, 0.5, 0.5, True)]
+    assert [(event.data["parameters"]["x"], event.data["value"]) for event in TunerEvent.objects.order_by("number")] \
+        == [(0.25, 0.25), (0.75, 0.75), (0.5, 0.5)]
+    assert experiment.next_ask == 3

@@ -59,6 +59,33 @@ def test_why_a_cluster_is_away_has_a_code_in_its_row_and_over_rest(rig, monkeypa
         ("A plug-in's own words.", {"code": "platform"}), ("", None)]
 
 
+def test_a_cluster_none_of_whose_machines_is_well_is_not_good(rig, monkeypatch) -> None:
+    rig.submitted(rig.experiment(trial_concurrency=1), 1)
+
+    def seen(*messages: str) -> tuple[str, str, str]:
+        machines = [MachineDetail(f"box{number}", f"id-{number}", healthy=not message, message=message)
+                    for number, message in enumerate(messages)]
+        monkeypatch.setattr(rig.service, "list_machines", lambda: machines)
+        rig.skip(3)
+        rig.rounds(1)
+        cluster = Cluster.objects.get(pk=rig.cluster.pk)
+        return cluster.health, cluster.reason, cluster.message
+
+    refused = Reason("connection_refused", said="box refuses connections; start its sshd.")
+    key = Reason("log_in_refused", said="box refuses the log-in; correct password.")
+    assert seen(refused, "") == ("good", "", "")
+    assert seen(refused, refused) == ("away", "every_machine", (
+        "Every machine refuses connections (box0: box refuses connections; start its sshd; "
+        "box1: box refuses connections; start its sshd)."))
+    health, _, message = seen(refused, key)
+    assert (health, message[:26]) == ("away", "No machine can be used (bo")
+    assert seen(key, key)[0] == "bad"
+    assert seen("A plug-in's own words.")[2] == "No machine can be used (box0: A plug-in's own words)."
+    _, _, message = seen(*[refused] * 7)
+    assert message.endswith("; and 2 more).")
+    assert seen("") == ("good", "", "")
+
+
 def test_the_way_home_that_a_machine_uses_now_is_on_its_page_and_in_the_answer(rig, monkeypatch, client) -> None:
     rig.submitted(rig.experiment(trial_concurrency=1), 1)
     client.force_login(User.objects.create_superuser("grace", role=Role.ADMIN))

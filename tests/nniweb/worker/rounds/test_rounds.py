@@ -17,6 +17,7 @@ from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, AuditEntry, ClusterMetadata, Experiment, LogLine, Trial, TunerEvent
 from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.results.running_time import running_seconds
 from nniweb.worker.housekeeping.upkeep import Upkeep
 from nniweb.worker.rounds import delete_experiments, fill_slots, observe_trials, teach_tuner
 from nniweb.worker.rounds import runner as runner_module
@@ -325,6 +326,18 @@ def test_an_experiment_ends_at_its_longest_duration(rig: Rig) -> None:
     report(trial, 0.5)
     rig.until(lambda: status_of(experiment) == "DONE")
     assert len(statuses(experiment)) == 1
+
+
+def test_the_time_in_which_the_last_trials_run_counts_as_in_nni(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    rig.until(lambda: status_of(experiment) == "NO_MORE_TRIAL")
+    rig.skip(500)
+    report(trial, 0.5)
+    rig.until(lambda: status_of(experiment) == "DONE")
+    assert 500 <= running_seconds(experiment, rig.runner.work.now()) < 600
+    rig.skip(1000)  # what is done has no time any more
+    assert running_seconds(experiment, rig.runner.work.now()) < 600
 
 
 def test_pauses_do_not_count_towards_the_longest_duration(rig: Rig) -> None:

@@ -1,0 +1,113 @@
+"""What is refused is told in sentences: no regular expression and no message of a library reaches a person."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from nniweb.experiments.config.document import ExperimentDocument
+from nniweb.experiments.config.fields.description import inner_models
+from nniweb.tuning.algorithms import ASSESSORS, TUNERS
+from trainingservice import limited_yaml
+from trainingservice.platforms import load_platform, platform_names
+from trainingservice.refused_values import sentence
+
+
+def models() -> Iterator[type[BaseModel]]:
+    """Everything that a file may hold, groups within groups too."""
+    waiting: list[type[BaseModel]] = [ExperimentDocument]
+    for name in platform_names():
+        platform = load_platform(name)
+        waiting += [platform.settings_model, platform.options_model]
+    waiting += [algorithm.class_args for algorithm in (*TUNERS, *ASSESSORS)]
+    seen: set[type[BaseModel]] = set()
+    while waiting:
+        model = waiting.pop()
+        if model not in seen:
+            seen.add(model)
+            yield model
+            waiting += [inner for field in model.model_fields.values() for _, inner in inner_models(field.annotation)]
+
+
+def constraints(annotation: Any) -> Iterator[Any]:
+    if get_origin(annotation) is Annotated:
+        _, *metadata = get_args(annotation)
+        yield from metadata
+    for argument in get_args(annotation):
+        yield from constraints(argument)
+
+
+def test_no_field_has_a_form_that_pydantic_would_tell_of() -> None:
+    told = [f"{model.__name__}.{name}" for model in models() for name, field in model.model_fields.items()
+            if any(getattr(one, "pattern", None) for one in [*field.metadata, *constraints(field.annotation)])]
+    assert told == []
+    assert sum(1 for _ in models()) > 40
+
+
+@pytest.mark.parametrize(("kind", "value"), [
+    (Annotated[int, "x"], "seven"), (float, "x"), (bool, 3), (str, 5), (list[int], 3), (tuple[int, ...], {}),
+    (dict[str, int], 3), (set[int], 3), (bytes, 3), (complex, "x"), (Annotated[float, "x"], []),
+])
+def test_every_kind_of_error_has_words_of_its_own(kind: Any, value: object) -> None:
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(kind).validate_python(value, strict=True)
+    for error in refused.value.errors():
+        said = sentence(error)
+        assert error["msg"].lower() not in said.lower()
+        assert re.match(r"(must|has|is) ", said), said
+
+
+@pytest.mark.parametrize(("field", "value", "words"), [
+    ("environment", {"9A": "x"}, "must be the name of a variable"),
+    ("trainingService.runAs", "a user", "must be the name of a user"),
+    ("trainingService.gpuIndices", {"your_gpus": None}, "is a placeholder, {your_gpus}: write your own value"),
+    ("trialCommand", {"your_command": None}, "is a placeholder, {your_command}"),
+    ("trialConcurrency", "<how many>", "is a placeholder, <how many>"),
+    ("trialConcurrency", None, "is required: how many trials run at the same time"),
+])
+def test_a_value_is_told_what_it_must_be(v2: dict[str, Any], errors_of: Callable[..., Any], field: str, value: object,
+                                         words: str) -> None:
+    *groups, key = field.split(".")
+    place = v2
+    for group in groups:
+        place = place[group]
+    place[key] = value
+    errors = errors_of(v2)
+    assert [error.field.startswith(field) for error in errors] == [True]
+    assert words in errors[0].message
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("a: b: c", "a second colon"),
+    ("a: 1\nb\nc: 2", "a line without a colon"),
+    ("a:\n  - 1\n 2: 3", "indented otherwise"),
+    ("a: }", "a value is missing"),
+    ("  a: 1\nb: 2", "the same column"),
+    ("a: 1\n---\nb: 2", "a second document"),
+    ("a: [1, 2", "a comma or the closing bracket"),
+    ("a: {b: 1 c", "a comma or the closing bracket"),
+    ("a: 'b", "a quote is not closed"),
+    ('a: "\\q"', "a backslash"),
+    ("a: *b", "the name behind *"),
+    ("a: @b", "put it in quotes"),
+    ("a: %b", "put it in quotes"),
+    ("\ta: 1", "use spaces"),
+])
+def test_text_that_is_no_yaml_is_told_what_to_look_for_and_where(errors_of: Callable[..., Any], text: str, words: str
+                                                                 ) -> None:
+    error = errors_of(text)[0]
+    assert words in error.message
+    assert error.line is not None
+    for message in limited_yaml._FAULTS:  # PyYAML's own
+        assert message not in error.message
+
+
+def test_text_that_is_no_json_is_told_so(errors_of: Callable[..., Any]) -> None:
+    error = errors_of('{"a": 1 "b": @}')[0]
+    assert "is not valid JSON here: a comma" in error.message
+    with pytest.raises(json.JSONDecodeError) as library:
+        json.loads('{"a": 1 "b": @}')
+    assert library.value.msg not in error.message

@@ -1,0 +1,96 @@
+"""Why a value of a file is refused, in sentences: what pydantic found, and texts that must have a form of their own.
+
+Neither pydantic's messages nor regular expressions are shown to anybody.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pydantic import AfterValidator
+from pydantic_core import ErrorDetails
+
+#: What NNI's documentation has where a value of one's own belongs: ``{your_host}``, ``${token}``, ``<user name>``.
+_PLACEHOLDER = re.compile(r"\$?\{[^{}]*\}|<[^<>]*>")
+_LIMITS = {"greater_than": ("greater than", "gt"), "greater_than_equal": ("at least", "ge"),
+           "less_than": ("less than", "lt"), "less_than_equal": ("at most", "le")}
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "tuple": "a list",
+          "set": "a list", "frozen_set": "a list", "dict": "a group of fields", "path": "a path",
+          "model": "a group of fields", "dataclass": "a group of fields", "url": "an address such as https://host/path",
+          "none": "empty"}
+
+
+def matching(pattern: str, words: str) -> AfterValidator:
+    """For a text field, in ``Annotated``: the whole text must match. ``words``: what it must be, after "must be"."""
+    form = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not form.fullmatch(value):
+            raise ValueError(f"must be {words}, not {shown(value)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def placeholder_sentence(value: Any) -> str:
+    """What to say of a value that nobody has filled in; "" for any other. YAML reads ``{host}`` as a group."""
+    text = ""
+    if isinstance(value, dict) and len(value) == 1 and next(iter(value.values())) is None:
+        text = f"{{{next(iter(value))}}}"
+    elif isinstance(value, str) and _PLACEHOLDER.fullmatch(value.strip()):
+        text = value.strip()
+    return f"is a placeholder, {text[:60]}: write your own value instead of it" if text else ""
+
+
+def shown(value: Any) -> str:
+    """A value as the caller wrote it, shortened; of groups only their kind."""
+    if isinstance(value, dict):
+        return "a group of fields"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:56] + '..."'
+
+
+def sentence(error: ErrorDetails, hidden: bool = False) -> str:
+    """What pydantic found, for a person who has never heard of pydantic. ``hidden``: the value is a secret."""
+    kind, context, value = error["type"], error.get("ctx", {}), error.get("input")
+    given = "" if hidden else f", not {shown(value)}"
+    if kind == "missing":
+        return "is required"
+    if not hidden and (placeholder := placeholder_sentence(value)):
+        return placeholder
+    if kind in ("value_error", "assertion_error"):
+        return str(context.get("error", "has a value that cannot be used"))
+    if kind == "string_type":
+        return f"must be text{given}" + ("" if isinstance(value, dict | list) else "; put it in quotes")
+    if kind in ("literal_error", "enum"):
+        return f"must be {options_of(error)}{given}"
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        return f"must be {words} {context.get(key)}{given}"
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "string_too_long":
+        return f"must have at most {context.get('max_length')} characters"
+    if kind in ("too_short", "too_long"):
+        words, key = ("least", "min_length") if kind == "too_short" else ("most", "max_length")
+        count = context.get(key)
+        return f"must have at {words} {count} {'entry' if count == 1 else 'entries'}"
+    if kind == "multiple_of":
+        return f"must be a multiple of {context.get('multiple_of')}{given}"
+    if kind == "finite_number":
+        return f"must be a finite number{given}"
+    if kind == "extra_forbidden":
+        return "is not a known field here"
+    for prefix, words in _KINDS.items():
+        if kind.startswith(prefix + "_"):
+            return f"must be {words}{given}"
+    return f"has a form that this field does not take{given}; compare it with the field's description"
+
+
+def options_of(error: ErrorDetails) -> str:
+    """The texts of a field that takes some only, with commas and an "or"."""
+    return str(error.get("ctx", {}).get("expected", "")).replace("'", "")
