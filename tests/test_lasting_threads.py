@@ -11,6 +11,7 @@ PLAIN = {
     "nniweb/process/forced_exit.py": "it ends the process",
     "nniweb/tensorboard/launcher.py": "of a process that ends with its parent",
     "nniweb/tensorboard/runner.py": "one TensorBoard; whoever looks at it starts another",
+    "nniweb/tuning/custom_algorithms/calls.py": "one call; what it raises the next call of the class raises",
     "nniweb/tuning/process/tuner_child.py": "of one process; where it fails the process is ended, and that is reported",
     "nniweb/tuning/process/tuner_process.py": "of the tuners' process, which ends with it",
     "nniweb/worker/cluster_host/call_threads.py": "what a call raises is logged, and the thread goes on",

@@ -8,9 +8,9 @@ from subprocess import Popen
 
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
+from trainingservice.nni_module import folder_for_trials
 from trainingservice.trial_job import TrialJobDetail, TrialJobMetric
 from trainingservice.trial_job_status import TrialJobStatus as Status
-from trialkeeper.nni_for_trials import folder_for_trials
 
 
 class SmallTrainingService(TrainingService):

@@ -203,10 +203,15 @@ def _says_what_is_not_known(trial: Trial, detail: TrialJobDetail) -> bool:
 def facts(detail: TrialJobDetail) -> dict[str, str]:
     """What is taken over as it is; a keeper's own report may know better, so empty ones are left out."""
     facts = {"url": detail.url, "machine_name": detail.machine, "working_directory": detail.working_directory}
-    if detail.interpreter is not None:
-        facts |= {"interpreter": printable(detail.interpreter.path),
-                  "interpreter_version": printable(detail.interpreter.version)[:40]}
-    return {name: value for name, value in facts.items() if value}
+    return {name: value for name, value in (facts | interpreter_of(detail)).items() if value}
+
+
+def interpreter_of(detail: TrialJobDetail) -> dict[str, str]:
+    """The fact that no keeper knows: which Python the command runs; {} where the platform has not looked."""
+    if detail.interpreter is None:
+        return {}
+    return {"interpreter": printable(detail.interpreter.path),
+            "interpreter_version": printable(detail.interpreter.version)[:40]}
 
 
 def tags_of(detail: TrialJobDetail) -> list[str]:

@@ -14,7 +14,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.observe_trials import facts
+from nniweb.worker.rounds.observe_trials import facts, interpreter_of
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.reasons import Reason, because_of, refusal
 from trainingservice.trial_job import TrialJobDetail
@@ -54,7 +54,7 @@ def note_submitted(work: ClusterWork) -> None:
                               platform_state=detail.platform_state, keeper_urls=_addresses_to_call(detail),
                               **facts(detail)):
                     # it has ended meanwhile; what its keeper said since is better
-                    update(Attempt, "id = %s", [attempt.pk], submitted_at=at)
+                    update(Attempt, "id = %s", [attempt.pk], submitted_at=at, **interpreter_of(detail))
                     continue
                 if detail.message or attempt.trial.message or attempt.pk in failed_before:
                     Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(

@@ -26,6 +26,7 @@ from tests.nniweb.worker.conftest import Rig, end, report
 from tests.trialkeeper.keeper_run import wait_until
 from trainingservice.errors import TemporaryError
 from trainingservice.testing.misbehaving import DocileTrainingService
+from trainingservice.trial_job import Interpreter
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -54,7 +55,11 @@ def test_an_experiment_runs_to_its_limit(rig: Rig) -> None:
     assert sorted(event for _, event in events) == ["ask"] * 5 + ["tell"] * 5
 
 
-def test_a_trial_that_ended_before_its_submission_was_written_down_still_says_when_it_was_submitted(rig: Rig) -> None:
+def test_a_trial_that_ended_before_its_submission_was_written_down_still_says_when_and_with_which_python(
+        rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = DocileTrainingService.submit_trial_job
+    monkeypatch.setattr(DocileTrainingService, "submit_trial_job", lambda service, form: replace(
+        submit(service, form), interpreter=Interpreter("/env/bin/python3", "3.11.7")))
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
     rig.until(lambda: Attempt.objects.exists())
     assert Attempt.objects.get().stage == "submitting"
@@ -65,6 +70,7 @@ def test_a_trial_that_ended_before_its_submission_was_written_down_still_says_wh
     assert trial.status == "SUCCEEDED"
     assert attempt.stage == "ended"
     assert trial.submitted_at == attempt.submitted_at
+    assert (attempt.interpreter, attempt.interpreter_version) == ("/env/bin/python3", "3.11.7")
     assert trial.created_at <= trial.submitted_at <= attempt.end_received_at
 
 
