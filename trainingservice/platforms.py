@@ -118,6 +118,16 @@ def load_platform(name: str) -> type[TrainingService]:
     return found
 
 
+def is_multi_phase(platform: type[TrainingService]) -> bool | None:
+    """Whether running trials can be given further parameters, asked without a service, for which there would have to be
+    a cluster. None where that depends on the cluster.
+    """
+    try:
+        return bool(object.__new__(platform).is_multi_phase_job_supported)
+    except Exception:
+        return None
+
+
 def _targets() -> dict[str, str]:
     """name -> "module:Class". What is nearer to the person in charge wins: registered, setting, built in, packages."""
     targets = {**_of_packages(tuple(_changed_at(folder) for folder in sys.path)), **BUILT_IN}

@@ -601,6 +601,15 @@ CODES: dict[str, Kind] = {
     "trial_not_ended": Kind(
         "Only a trial that has ended can be run again.",
         lambda status: f"The trial is {status}; it can be run again when it has ended."),
+    "one_set_only": Kind(
+        "The platform cannot give a running trial further parameters, and the experiment has multiPhase.",
+        lambda platform: (f"The platform {platform} cannot give a running trial further parameters. Leave multiPhase "
+                          "out and let each parameter set be a trial of its own, or choose another platform "
+                          "(the page Platforms says which can).")),
+    "no_job": Kind(
+        "The platform can be asked about a trial only while it has a job there.",
+        lambda status: (f"The trial is {status} and has no job on its platform now, so there is nothing to ask the "
+                        "platform about.")),
     "nothing_to_rerun": Kind(
         "No failed trial is left to run again.", lambda: "There is no failed trial that has not been run again."),
     "no_such_change": Kind(

@@ -84,6 +84,7 @@ urlpatterns = [
     path("trials/named/", named_trials.NamedTrialsView.as_view()),
     path(f"{TRIAL}/", trial_views.TrialDetailView.as_view()),
     path(f"{TRIAL}/actions/cancel/", trial_views.TrialCancelView.as_view()),
+    path(f"{TRIAL}/actions/refresh/", trial_views.TrialRefreshView.as_view()),
     path(f"{TRIAL}/actions/rerun/", trial_views.TrialRerunView.as_view()),
     path(f"{TRIAL}/actions/check-parameters/", trial_views.TrialCheckParametersView.as_view()),
     path(f"{TRIAL}/attempts/", trial_attempts.TrialAttemptsView.as_view()),

@@ -243,6 +243,13 @@ class Trial:
         self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/cancel/", may_repeat=True))
         return self
 
+    def ask_platform(self) -> Self:
+        """Have its platform asked about its job now; ``refresh`` shows what it said when
+        ``document["refresh"]["answered_at"]`` is set anew. Raises Conflict where it has no job there.
+        """
+        self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/refresh/", may_repeat=True))
+        return self
+
     # --- kept files ------------------------------------------------------------------------------------------
 
     def files(self) -> Records:

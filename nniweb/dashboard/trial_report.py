@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
 from nniweb.api.trials.trial_attempts import resource_samples_of
@@ -30,7 +31,7 @@ SHOWN_OUTPUT = 64 * 1024
 #: Most points of the metric's curve that the page begins with.
 MOST_POINTS = 1000
 MOST_EVENTS = 200
-MOST_PHASES = 100
+MOST_SETS = 200
 #: Colours, cursor movements and titles that programs send to terminals.
 TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
@@ -83,9 +84,16 @@ class TrialReport:
         return removed_sentences(self._trial)
 
     @cached_property
-    def phases(self) -> list[TrialParameters]:
-        """Parameters that were given later, to a trial that asked for more than one set."""
-        return list(TrialParameters.objects.filter(trial=self._trial, index__gt=0).order_by("index")[:MOST_PHASES])
+    def parameter_sets(self) -> list[TrialParameters]:
+        """Those of a trial that has several, the first ones; their results are in them."""
+        if self._trial.parameter_set_count < 2:
+            return []
+        sets = TrialParameters.objects.filter(Q(index=0) | Q(value__isnull=False), trial=self._trial)
+        return list(sets.order_by("index")[:MOST_SETS])
+
+    @property
+    def sets_left_out(self) -> bool:
+        return self._trial.parameter_set_count > MOST_SETS
 
     @cached_property
     def readings(self) -> list[dict[str, Any]]:

@@ -135,5 +135,5 @@ def _keys(name: str) -> list[Any]:
             of_trial = MetricNumber.objects.filter(trial=OuterRef("pk"), metric__name=name.removeprefix(prefix))
             return [Subquery(of_trial.values(column)[:1])]
     names = tuple(name.removeprefix(PARAMETER).split("."))
-    first = TrialParameters.objects.filter(trial=OuterRef("pk"), index=0)
+    first = TrialParameters.objects.filter(trial=OuterRef("pk"), index=OuterRef("result_index"))
     return [Subquery(first.annotate(key=kind("value", names)).values("key")[:1]) for kind in (NumberAt, TextAt)]

@@ -4,7 +4,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import F, Prefetch, Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
@@ -20,14 +20,21 @@ from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.times import time_text
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
-                   "url")
+                   "url", "stage", "refresh_asked_at", "refreshed_at",
+                   "refresh_problem")
+
+
+#: Of a trial with several parameter sets the first ones, which lists show; its own address has them all.
+MOST_SETS_SHOWN = 20
 
 
 def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
     """What ``TrialSerializer`` needs, in four queries however many trials there are."""
     return trials.select_related("experiment").only(
         *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id").prefetch_related(
-        Prefetch("parameter_sets", TrialParameters.objects.filter(index=0), to_attr="first_parameters"),
+        Prefetch("parameter_sets", TrialParameters.objects.filter(
+            Q(index=0) | Q(value__isnull=False),
+            Q(index__lt=MOST_SETS_SHOWN) | Q(index=F("trial__result_index"))), to_attr="shown_sets"),
         Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"),
         Prefetch("attempts", Attempt.objects.only(*ATTEMPT_COLUMNS).order_by("number"), to_attr="attempts_in_order"))
 
@@ -53,6 +60,23 @@ class RemovedSerializer(serializers.Serializer[Any]):
     files = serializers.DateTimeField(allow_null=True, help_text="Kept files.")
 
 
+class RefreshSerializer(serializers.Serializer[Any]):
+    """A wish to have the platform asked about the trial's job at once."""
+
+    asked_at = serializers.DateTimeField(allow_null=True, help_text="When, while it is still to be done; else null.")
+    answered_at = serializers.DateTimeField(allow_null=True, help_text="When it was done the last time.")
+    message = serializers.CharField(help_text="Why the platform could not be asked then, \"\" where it answered.")
+    reason = ReasonSerializer(allow_null=True)
+
+
+class ParameterSetSerializer(serializers.Serializer[Any]):
+    """A parameter set of a trial that has several, and its result."""
+
+    index = serializers.IntegerField()
+    parameters = serializers.DictField(allow_null=True)
+    final_number = serializers.FloatField(allow_null=True)
+
+
 class TrialSerializer(serializers.Serializer[Any]):
     """A trial. Needs ``with_details`` and the present time in the context as ``now``."""
 
@@ -66,7 +90,13 @@ class TrialSerializer(serializers.Serializer[Any]):
         choices=TrialSource.choices, help_text="Who chose its parameters.")
     message = serializers.CharField(help_text="Why the trial waits or why it failed.")
     reason = ReasonSerializer(allow_null=True)
-    parameters = serializers.DictField(allow_null=True)
+    parameters = serializers.DictField(allow_null=True, help_text=(
+        "Of a trial with several parameter sets those of the best one, whose result is the trial's."))
+    parameter_set_count = serializers.IntegerField(help_text=(
+        "How many it was given; more than one in multi-phase experiments alone."))
+    result_index = serializers.IntegerField(help_text="Which of them the parameters and the result are of.")
+    parameter_sets = ParameterSetSerializer(many=True, help_text=(
+        f"Where there are several, the first {MOST_SETS_SHOWN} and the best one; parameters/ has all."))
     final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
     final_number = serializers.FloatField(allow_null=True, help_text="The number in final_value that the tuner uses.")
     latest_number = serializers.FloatField(allow_null=True, help_text="The latest intermediate result.")
@@ -87,18 +117,24 @@ class TrialSerializer(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField(allow_null=True)
     duration = serializers.FloatField(allow_null=True, help_text="In seconds; for a running trial, the time so far.")
     removed = RemovedSerializer()
+    refresh = RefreshSerializer()
     revision = serializers.IntegerField(help_text="Revision of the experiment when the trial last changed.")
 
     def to_representation(self, trial: Trial) -> dict[str, Any]:
         """By hand: each list, page and frame is made of these, and field by field it takes four times as long."""
         attempt = last_attempt(trial)
-        first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]  # of with_details
+        sets: list[TrialParameters] = trial.shown_sets  # type: ignore[attr-defined]  # of with_details
+        of_result = next((one for one in sets if one.index == trial.result_index), None)
+        several = sets if trial.parameter_set_count > 1 else []
         numbers: list[MetricNumber] = trial.other_metrics  # type: ignore[attr-defined]  # of with_details
         return {
             "id": trial.public_id, "experiment": trial.experiment.public_id, "sequence_id": trial.sequence_id,
             "status": trial.status, "target": trial.target, "source": trial.source, "message": trial.message,
             "reason": reason_document(trial.reason, trial.reason_arguments),
-            "parameters": first[0].value if first else None,
+            "parameters": of_result.value if of_result else None,
+            "parameter_set_count": trial.parameter_set_count, "result_index": trial.result_index,
+            "parameter_sets": [{"index": one.index, "parameters": one.value, "final_number": one.final_number}
+                               for one in several],
             "final_value": trial.final_value, "final_number": trial.final_number,
             "latest_number": trial.latest_number,
             "metrics": {row.metric.name: {"final": row.final, "latest": row.latest} for row in numbers},
@@ -110,7 +146,17 @@ class TrialSerializer(serializers.Serializer[Any]):
             "submitted_at": time_text(trial.submitted_at), "started_at": time_text(trial.started_at),
             "ended_at": time_text(trial.ended_at), "duration": duration_of(trial, self.context["now"]),
             "removed": {kind: time_text(removed_at(trial, kind)) for kind in OF_TRIALS},
+            "refresh": refresh_of(attempt),
             "revision": trial.revision}
+
+
+def refresh_of(attempt: Attempt | None) -> dict[str, Any]:
+    """What ``RefreshSerializer`` says, of the trial's last attempt."""
+    if attempt is None:
+        return {"asked_at": None, "answered_at": None, "message": "", "reason": None}
+    asked_at = None if attempt.stage == Attempt.Stage.ENDED else attempt.refresh_asked_at
+    return {"asked_at": time_text(asked_at), "answered_at": time_text(attempt.refreshed_at),
+            **(attempt.refresh_problem or {"message": "", "reason": None})}
 
 
 def duration_of(trial: Trial, now: datetime) -> float | None:
@@ -196,14 +242,29 @@ class TrialEventSerializer(serializers.ModelSerializer[TrialEvent]):
 
 
 class TrialParametersSerializer(serializers.ModelSerializer[TrialParameters]):
-    """A set of parameters; more than one for multi-phase trials."""
+    """A set of parameters; more than one for multi-phase trials, each with its own result. Needs the trial loaded."""
 
     parameter_id = serializers.JSONField(allow_null=True)
-    value = serializers.JSONField(allow_null=True)
+    value = serializers.JSONField(allow_null=True, help_text=(
+        "null where the trial asked for one more and the tuner had none."))
+    final_value = serializers.SerializerMethodField(help_text="JSON text, as the trial reported it.")
+    final_number = serializers.SerializerMethodField(help_text="The number in it that the tuner uses.")
 
     class Meta:
         model = TrialParameters
-        fields = ["index", "parameter_id", "value"]
+        fields = ["index", "parameter_id", "value", "final_value", "final_number"]
+
+    def get_final_value(self, row: TrialParameters) -> str | None:
+        value: str | None = row.final_value if has_results_of_sets(row.trial) else row.trial.final_value
+        return value
+
+    def get_final_number(self, row: TrialParameters) -> float | None:
+        return row.final_number if has_results_of_sets(row.trial) else row.trial.final_number
+
+
+def has_results_of_sets(trial: Trial) -> bool:
+    """Whether results are kept with parameter sets: else the trial's one is its only set's."""
+    return bool(trial.experiment.multi_phase)
 
 
 class TrialFileSerializer(serializers.ModelSerializer[TrialFile]):

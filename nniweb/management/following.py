@@ -91,6 +91,6 @@ def trial_document(public_id: str | None) -> dict[str, Any] | None:
     trial = Trial.objects.filter(public_id=public_id).first() if public_id else None
     if trial is None:
         return None
-    first = trial.parameter_sets.first()
+    of_result = trial.parameter_sets.filter(index=trial.result_index).first()
     return {"id": trial.public_id, "sequence_id": trial.sequence_id, "final_value": trial.final_value,
-            "parameters": first.value if first else None}
+            "parameters": of_result.value if of_result else None}

@@ -78,14 +78,18 @@ def _trial_document(trial: Trial, id_name: str) -> dict[str, Any]:
     folder = last.working_directory if last else ""
     document = {
         id_name: trial.public_id, "status": trial.status, "sequenceId": trial.sequence_id,
-        "hyperParameters": [_parameter_text(trial, given) for given in trial.parameter_sets.all()],
+        "hyperParameters": [_parameter_text(trial, given) for given in trial.parameter_sets.all()
+                            if given.value is not None or given.index == 0],
         "logPath": folder, "startTime": milliseconds(trial.started_at or trial.submitted_at or trial.created_at),
         "endTime": milliseconds(trial.ended_at), "message": trial.message or None}
     if trial.status == TrialJobStatus.FAILED.value:
         document["stderrPath"] = f"{folder}/stderr"
     finals: list[Metric] = last.finals if last else []  # type: ignore[attr-defined]
     if trial.status == TrialJobStatus.SUCCEEDED.value and finals:
-        document["finalMetricData"] = [_metric(finals[0], trial.public_id)]
+        firsts = {metric.parameter_id: metric for metric in reversed(finals)} if trial.experiment.multi_phase else \
+            {"": finals[0]}
+        document["finalMetricData"] = [_metric(metric, trial.public_id) for metric in sorted(
+            firsts.values(), key=lambda metric: metric.n)]
     return _without_empty(document)
 
 
@@ -129,13 +133,17 @@ def _metric(metric: Metric, trial: str) -> dict[str, Any]:
 
 
 def export(experiment: Experiment, id_name: str = "trialJobId") -> list[dict[str, Any]]:
-    """The answer to GET /export-data: succeeded trials with a final result."""
+    """The answer to GET /export-data: succeeded trials with a final result; of several parameter sets each with one."""
     trials = trials_of(experiment).filter(status=TrialJobStatus.SUCCEEDED.value, final_value__isnull=False)
     found = []
     for trial in trials.prefetch_related("parameter_sets"):
         given = list(trial.parameter_sets.all())
-        found.append({"parameter": given[0].value if given else {}, "value": trial.final_value,
-                      id_name: trial.public_id})
+        if experiment.multi_phase:
+            found += [{"parameter": one.value, "value": one.final_value, id_name: trial.public_id}
+                      for one in given if one.final_value is not None]
+        else:
+            found.append({"parameter": given[0].value if given else {}, "value": trial.final_value,
+                          id_name: trial.public_id})
     return found
 
 

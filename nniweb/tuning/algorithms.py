@@ -57,6 +57,7 @@ class Algorithm:
     ``shares_checkpoints``: trials go on from each other's, in the folder of the argument ``all_checkpoint_dir``.
     ``takes_results``: results that it did not propose itself mean something to it. ``several_objectives``: it can
     search by more than one; its module then has ``build_for_objectives``, unless results mean nothing to it.
+    ``multi_phase``: it can give a running trial further parameter sets, as NNI's tuner of this name can.
     """
 
     name: str
@@ -71,27 +72,32 @@ class Algorithm:
     shares_checkpoints: bool = False
     takes_results: bool = True
     several_objectives: bool = False
+    multi_phase: bool = False
 
 
 _SKLEARN = ("sklearn",)
 
 TUNERS = (
     Algorithm("TPE", "nniweb.tuning.tuners.tpe", TpeArgs, "minimize", aliases=("TPE_legacy",),
-              several_objectives=True),
+              several_objectives=True, multi_phase=True),
     Algorithm("NSGAII", "nniweb.tuning.tuners.nsga2", Nsga2Args, "minimize", aliases=("NSGA-II", "NSGA2"),
               several_objectives=True),
-    Algorithm("Random", "nniweb.tuning.tuners.random_search", RandomArgs, None, several_objectives=True),
-    Algorithm("GridSearch", "nniweb.tuning.tuners.grid_search", GridSearchArgs, None, several_objectives=True),
-    Algorithm("Anneal", "nniweb.tuning.tuners.anneal", HyperoptArgs, "minimize"),
-    Algorithm("Evolution", "nniweb.tuning.tuners.evolution", EvolutionArgs, "maximize"),
+    Algorithm("Random", "nniweb.tuning.tuners.random_search", RandomArgs, None, several_objectives=True,
+              multi_phase=True),
+    Algorithm("GridSearch", "nniweb.tuning.tuners.grid_search", GridSearchArgs, None, several_objectives=True,
+              multi_phase=True),
+    Algorithm("Anneal", "nniweb.tuning.tuners.anneal", HyperoptArgs, "minimize", multi_phase=True),
+    Algorithm("Evolution", "nniweb.tuning.tuners.evolution", EvolutionArgs, "maximize", multi_phase=True),
     Algorithm("BatchTuner", "nniweb.tuning.tuners.batch", BatchArgs, None, aliases=("Batch",), takes_a_list=True,
-              several_objectives=True),
-    Algorithm("SMAC", "nniweb.tuning.tuners.smac", SmacArgs, "maximize", needs=_SKLEARN),
+              several_objectives=True, multi_phase=True),
+    Algorithm("SMAC", "nniweb.tuning.tuners.smac", SmacArgs, "maximize", needs=_SKLEARN, multi_phase=True),
     Algorithm("GP", "nniweb.tuning.tuners.gaussian_process", GpArgs, "maximize", aliases=("GPTuner",), needs=_SKLEARN),
-    Algorithm("Metis", "nniweb.tuning.tuners.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN),
+    Algorithm("Metis", "nniweb.tuning.tuners.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN,
+              multi_phase=True),
     Algorithm("DNGO", "nniweb.tuning.tuners.dngo", DngoArgs, "maximize", aliases=("DNGOTuner",), needs=_SKLEARN),
-    Algorithm("Hyperband", "nniweb.tuning.tuners.hyperband", HyperbandArgs, "maximize", takes_results=False),
-    Algorithm("BOHB", "nniweb.tuning.tuners.bohb", BohbArgs, "maximize"),
+    Algorithm("Hyperband", "nniweb.tuning.tuners.hyperband", HyperbandArgs, "maximize", takes_results=False,
+              multi_phase=True),
+    Algorithm("BOHB", "nniweb.tuning.tuners.bohb", BohbArgs, "maximize", multi_phase=True),
     Algorithm("PBT", "nniweb.tuning.tuners.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
               shares_checkpoints=True, takes_results=False),
 )
@@ -194,6 +200,15 @@ def check_objectives(algorithm: Algorithm, count: int) -> list[Problem]:
     able = [entry.name for entry in TUNERS if entry.several_objectives]
     return [Problem("name", f"{algorithm.name} supports one objective, but there are {count}. {', '.join(able[:-1])} "
                             f"and {able[-1]} support several")]
+
+
+def check_multi_phase(algorithm: Algorithm) -> list[Problem]:
+    """What keeps this tuner from giving running trials further parameter sets."""
+    if algorithm.multi_phase:
+        return []
+    able = [entry.name for entry in TUNERS if entry.multi_phase]
+    return [Problem("name", f"{algorithm.name} gives a trial one parameter set, and multiPhase asks for more. For that "
+                            f"there are {', '.join(able[:-1])} and {able[-1]}")]
 
 
 def build_assessor(name: str, class_args: Mapping[str, Any] | None, optimize_mode: str) -> "Assessor":

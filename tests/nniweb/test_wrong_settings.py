@@ -32,7 +32,7 @@ def serve(data_folder: Path, **variables: str) -> str:
     ("NNIWEB_PORT", "eighty", "NNIWEB_PORT must be a whole number, not 'eighty'."),
     ("NNIWEB_DEBUG", "perhaps", "NNIWEB_DEBUG must be 1 or 0, not 'perhaps'."),
     ("NNIWEB_REDIS_URL", "redis.example:6379", "NNIWEB_REDIS_URL must begin with redis://"),
-    ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is no address of a mail server; write smtp+starttls://"),
+    ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is not the address of a mail server; write smtp"),
     pytest.param("NNIWEB_OIDC_ISSUER", "http://sso.example", "NNIWEB_OIDC_ISSUER must begin with https://",
                  marks=pytest.mark.slow),
     pytest.param("NNIWEB_OIDC_ISSUER", "https://sso.example", "is set, but NNIWEB_OIDC_CLIENT_ID is not",
@@ -66,7 +66,7 @@ def test_loading_the_settings_makes_nothing_and_setting_up_django_makes_folder_a
 def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said = serve(tmp_path / "file" / "data")
-    assert f"The data folder {tmp_path}/file/data cannot be made" in said
+    assert f"The data folder {tmp_path}/file/data cannot be created" in said
     assert "NNIWEB_DATA" in said
 
 

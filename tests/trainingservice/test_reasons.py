@@ -118,6 +118,8 @@ EXAMPLES = {
     "wrong_status": ({"status": "DONE", "wish": "pause"}, "The experiment is DONE. Only an experiment"),
     "limit_reached": ({"limit": "All 7 trials.", "wish": "resume"}, "All 7 trials. Raise the limit. The"),
     "trial_not_ended": ({"status": "RUNNING"}, "The trial is RUNNING"),
+    "one_set_only": ({"platform": "kubeflow"}, "The platform kubeflow cannot give"),
+    "no_job": ({"status": "WAITING"}, "The trial is WAITING and has no job"),
     "nothing_to_rerun": ({}, "not been run again"),
     "no_such_change": ({"number": 3}, "no change 3"),
     "undone_already": ({"number": 3, "by": 4}, "already undone by change 4"),

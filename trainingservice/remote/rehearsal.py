@@ -266,7 +266,7 @@ def _trial(client: AgentClient, folder: str, settings: RemoteMachineSettings, na
         yield RehearsalFinding("trial", False, f"{what} failed on {name}: {seen.message} See "
                                                f"{posixpath.join(folder, contract.STDERR_FILE)} there.", name)
         return
-    yield RehearsalFinding("trial", True, f"{what} ran through.", name)
+    yield RehearsalFinding("trial", True, f"{what} succeeded.", name)
     while time.monotonic() < deadline:  # its keeper ends within moments
         try:
             client.remove(folder)

@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from nniweb.experiments.config.fields.description import describe
 from trainingservice.base import TrainingService
-from trainingservice.platforms import ALIASES, load_platform, platform_names
+from trainingservice.platforms import ALIASES, is_multi_phase, load_platform, platform_names
 
 
 class MetadataKeySerializer(serializers.Serializer[Any]):
@@ -84,7 +84,7 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
         "needs_public_url": platform.keepers_report and platform.needs_public_url,
         "suspends_jobs": platform.suspends_jobs,
         "pinned_to_host": platform.pinned_to_host,
-        "multi_phase": _is_multi_phase(platform),
+        "multi_phase": is_multi_phase(platform),
         "reuse_mode_meaning": platform.settings_model.reuse_mode_meaning,
     }
 
@@ -94,14 +94,6 @@ def section_fields(platform: type[TrainingService]) -> list[dict[str, Any]]:
     return [{**asdict(field), "of_cluster": of_cluster}
             for model, of_cluster in ((platform.settings_model, True), (platform.options_model, False))
             for field in describe(model)]
-
-
-def _is_multi_phase(platform: type[TrainingService]) -> bool | None:
-    """The property of a service, asked without one: a service is of a cluster, and here there is none."""
-    try:
-        return bool(object.__new__(platform).is_multi_phase_job_supported)
-    except Exception:
-        return None
 
 
 class PlatformsView(APIView):

@@ -50,7 +50,9 @@ class ParameterColumnSerializer(serializers.Serializer[Any]):
 
 
 class ParameterColumnsSerializer(serializers.Serializer[Any]):
-    """Trials with a final result, in order of sequence; all columns are of the same length."""
+    """Trials with a final result, in order of sequence; all columns are of the same length. A trial of a multi-phase
+    experiment is there once for each parameter set with a result.
+    """
 
     revision = serializers.IntegerField(help_text="Revision of the experiment when this was read, or slightly earlier.")
     id = serializers.ListField(child=serializers.CharField())

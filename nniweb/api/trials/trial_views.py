@@ -106,6 +106,18 @@ class TrialCancelView(TrialView):
         return Response(document(trial.pk))
 
 
+class TrialRefreshView(TrialView):
+    @extend_schema(operation_id="trials_refresh", request=None,
+                   responses={202: TrialSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, trial_id: str) -> Response:
+        """Have its platform asked about its job now. The answer says that this is due; ``refresh.answered_at`` of the
+        trial is later than now when it was done, and its status is what the platform said.
+        """
+        trial = self.get_object()
+        intents.refresh_trial(trial, signed_in_user(request))
+        return Response(document(trial.pk), status=status.HTTP_202_ACCEPTED)
+
+
 class TrialRerunView(TrialView):
     @extend_schema(operation_id="trials_rerun", request=RerunSerializer,
                    responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
@@ -194,4 +206,5 @@ class TrialParametersView(generics.ListAPIView[TrialParameters]):
     queryset = TrialParameters.objects.none()
 
     def get_queryset(self) -> QuerySet[TrialParameters]:
-        return TrialParameters.objects.filter(trial=trial_of(self.request, self.kwargs["trial_id"])).order_by("index")
+        return TrialParameters.objects.filter(
+            trial=trial_of(self.request, self.kwargs["trial_id"])).select_related("trial__experiment").order_by("index")

@@ -81,6 +81,8 @@ def check_new_tuner(experiment: Experiment, tuner: Mapping[str, Any], space: Sea
     old, new = (algorithms.find_tuner(str(one["name"])) for one in (experiment.tuner, tuner))
     args = algorithms.check_class_args(new, tuner.get("class_args"))
     problems = [*algorithms.check_types(new, space), *algorithms.check_objectives(new, len(experiment.objectives))]
+    if experiment.multi_phase:
+        problems += algorithms.check_multi_phase(new)
     for one in (old, new):
         if not one.takes_results:
             problems.append(Problem("name", f"{one.name} compares only trials that it proposed, so it can neither "

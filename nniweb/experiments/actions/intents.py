@@ -12,6 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
@@ -19,7 +20,7 @@ from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
-from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
+from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -162,6 +163,19 @@ def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Cancele
             audit.record("trial.cancel", trial, actor)
 
 
+def refresh_trial(trial: Trial, actor: User | None = None) -> None:
+    """Have the platform asked about the trial's job now; the worker does it. Harmless while that is to be done."""
+    with transaction.atomic():
+        revision = next_revision(trial.experiment_id)
+        running = Trial.objects.unfinished().filter(pk=trial.pk)
+        asked = Attempt.objects.under_way().filter(trial__in=running)
+        if not asked.exists():
+            raise Refused(Reason("no_job", status=Trial.objects.values_list("status", flat=True).get(pk=trial.pk)))
+        if Attempt.objects.filter(pk__in=asked, refresh_asked_at=None).update(refresh_asked_at=timezone.now()):
+            running.update(revision=revision)
+            audit.record("trial.refresh", trial, actor)
+
+
 def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,
                  rerun_of: Trial | None = None, origin: str = "Submitted by a person.") -> Trial:
     """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space.
@@ -227,12 +241,13 @@ def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[s
 
 
 def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None) -> Trial:
-    """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber.
+    """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber. Of several
+    parameter sets it begins with the one whose result is the trial's.
 
     With the same ones the trial must have ended; with others it is another trial, which may run beside it.
     """
-    first = trial.parameter_sets.first()
-    old = (first.value if first else None) or {}
+    of_result = trial.parameter_sets.filter(index=trial.result_index).first()
+    old = (of_result.value if of_result else None) or {}
     if parameters is None or parameters == old:
         if not trial.is_finished:
             raise Refused(Reason("trial_not_ended", status=str(trial.status)))
@@ -298,7 +313,8 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     all the trials it was promised.
     """
     now = timezone.now()
-    parameters = dict(TrialParameters.objects.filter(trial__in=trials, index=0).values_list("trial", "value"))
+    parameters = dict(TrialParameters.objects.filter(
+        trial__in=trials, index=F("trial__result_index")).values_list("trial", "value"))
     first = experiment.next_sequence_id
     again = Trial.objects.bulk_create(
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,

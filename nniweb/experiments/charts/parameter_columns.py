@@ -29,7 +29,9 @@ MOST_REMEMBERED = 8
 
 @dataclass(frozen=True)
 class Results:
-    """All trials with a result that counts, in order of sequence; or those with a final number of a further metric."""
+    """All trials with a result that counts, in order of sequence; or those with a final number of a further metric. A
+    trial of a multi-phase experiment is there once for each parameter set that has a result.
+    """
 
     #: The further metric that is meant; None for the main one.
     metric: str | None
@@ -104,15 +106,17 @@ def results_of(experiment: Experiment, metric: str | None = None, otherwise: str
 
 def _read(experiment: Experiment, version: tuple[int, int, int], metric: str | None, number_of: int, mode: str
           ) -> Results:
-    given = TrialParameters.objects.filter(index=0, trial__experiment=experiment, trial__status__in=RESULTS)
-    if metric is None:
-        given = given.annotate(number=F("trial__final_number"))
+    given = TrialParameters.objects.filter(trial__experiment=experiment, trial__status__in=RESULTS)
+    if metric is None and experiment.multi_phase:  # each parameter set of a trial has a result of its own
+        given = given.annotate(number=F("final_number"))
+    elif metric is None:
+        given = given.filter(index=0).annotate(number=F("trial__final_number"))
     else:
-        given = given.annotate(
+        given = given.filter(index=F("trial__result_index")).annotate(
             of_metric=FilteredRelation("trial__metric_numbers", condition=Q(trial__metric_numbers__metric=number_of)),
             number=F("of_metric__final"))
     rows = given.filter(number__isnull=False).annotate(text=Cast("value", TextField())).order_by(
-        "trial__sequence_id").values_list("trial__public_id", "trial__sequence_id", "number", "text").iterator(
+        "trial__sequence_id", "index").values_list("trial__public_id", "trial__sequence_id", "number", "text").iterator(
         READ_AT_ONCE)
     ids: list[str] = []
     sequence_ids: list[int] = []

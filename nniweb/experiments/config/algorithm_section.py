@@ -13,6 +13,7 @@ from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
+from nniweb.tuning.custom_algorithms.parameter_requests import gives_one_set_only, one_set_only
 from nniweb.tuning.registered_algorithms import RegisteredAlgorithm, find_registered
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
@@ -56,9 +57,25 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
         for problem in algorithms.check_objectives(algorithms.find_tuner(tuner.name), len(document.objectives)):
             findings.add((section, problem.path), problem.message)
     _check_objectives(document, section, tuner, findings)
+    if document.multi_phase:
+        _check_multi_phase(document, section, tuner, findings, paths)
     seed = document.seed if document.seed is not None else tuner.class_args.get("seed")
     mode = document.objectives[0].optimize_mode if document.objectives else _optimize_mode(tuner, assessor)
     return Algorithms(tuner, assessor, mode, seed if isinstance(seed, int) else None)
+
+
+def _check_multi_phase(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings,
+                       paths: LocalPaths) -> None:
+    """Further parameter sets for a running trial: not every tuner gives them."""
+    if tuner.name is not None:
+        for problem in algorithms.check_multi_phase(algorithms.find_tuner(tuner.name)):
+            findings.add((section, problem.path), problem.message)
+    elif tuner.class_name is not None and tuner.code_directory is not None and paths.must_exist \
+            and gives_one_set_only(tuner.code_directory, tuner.class_name):
+        findings.add((section, "className"), one_set_only(tuner.class_name))
+    if len(document.objectives) > 1:
+        findings.add("multiPhase", f"excludes several {findings.spelling('objectives')}: the result of a parameter set "
+                     "is one number")
 
 
 def _check_objectives(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings) -> None:

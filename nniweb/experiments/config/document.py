@@ -147,6 +147,10 @@ class ExperimentDocument(SettingsModel):
     retention: RetentionDocument | None = Field(
         None, description="How long output, resource samples, files and code are kept. Parameters, final results and "
                           "histories are always kept. (Not in NNI.)")
+    multi_phase: bool = Field(
+        False, description="A running trial may ask for further parameter sets. Each call of nni.get_next_parameter() "
+                           "returns another set, which has its own result, and None when the tuner has no more. (Only "
+                           "in NNI 1.)")
     trial_concurrency: int = Field(gt=0, le=MOST, description="How many trials run at the same time.")
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. 0: trials see no GPUs. If left out, GPUs are not "

@@ -33,6 +33,8 @@ from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.platforms import is_multi_phase
+from trainingservice.reasons import Reason
 from trainingservice.refused_values import shown
 
 #: Words of the v1 form that people mix into the v2 form.
@@ -163,6 +165,8 @@ class _Reading:
         if self._is_forbidden:
             self.findings.raise_if_any()
         options = platform_section.options if platform_section is not None else trial_options
+        if document.multi_phase and section is not None and self._chosen_cluster is None:
+            self._check_phases(section)
         command = self._command(document, options)
         folder = self._code_folder(document)
         search_space, places = read_search_space(document, folder, self.findings, self._paths)
@@ -184,6 +188,7 @@ class _Reading:
             failed_trials=(document.failed_trials.model_dump(by_alias=True, exclude_defaults=True)
                            if document.failed_trials else {}),
             retention=document.retention.model_dump(exclude_none=True) if document.retention else {},
+            multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
             max_experiment_duration=document.max_experiment_duration,
@@ -335,6 +340,11 @@ class _Reading:
         if platform is None or not self._may_use(platform, None):
             return None
         return read_trial_options(document.trial_options or {}, platform, ("trialOptions",), self.walk, context)
+
+    def _check_phases(self, section: dict[str, Any]) -> None:
+        platform = platform_of(section)
+        if platform is not None and is_multi_phase(platform) is False:
+            self.findings.add("multiPhase", str(Reason("one_set_only", platform=platform.platform)))
 
     def _command(self, document: ExperimentDocument, options: TrialOptions | None) -> str:
         command = document.trial_command or ""

@@ -60,6 +60,8 @@ class ExperimentSettings(BaseModel):
     failed_trials: dict[str, Any] = {}
     #: As ``Experiment.retention`` has it; what is as the installation has it is left out.
     retention: dict[str, int | str] = {}
+    #: Whether a running trial may ask for further parameter sets.
+    multi_phase: bool = False
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None

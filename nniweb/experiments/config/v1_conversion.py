@@ -36,6 +36,7 @@ V1_FIELDS: dict[str, str] = {
     PLATFORM_KEY: "trainingService.platform",
     "searchSpacePath": "searchSpaceFile",
     "useAnnotation": "useAnnotation",
+    "multiPhase": "multiPhase",
     "nniManagerIp": "nniManagerIp",
     "logDir": "experimentWorkingDirectory",
     "debug": "debug",
@@ -59,7 +60,6 @@ V1_FIELDS: dict[str, str] = {
 #: v1 fields without a counterpart -> what that means here.
 V1_DROPPED: dict[str, str] = {
     "authorName": "is not stored; an experiment belongs to the person who starts it",
-    "multiPhase": "has no effect when it is false",
     "versionCheck": "has no effect; trials always get the keeper of this server's version",
     "logCollection": "has no effect; the output of trials is always collected",
     "assessor.includeIntermediateResults": "has no effect, as in NNI; it belongs to the tuner",
@@ -74,7 +74,7 @@ V1_DROPPED: dict[str, str] = {
 
 #: Their types: nothing comes of such a value, and yet a wrong one is a slip that the person wants to know of.
 V1_DROPPED_TYPES: dict[str, Any] = {
-    "authorName": str, "multiPhase": bool, "versionCheck": bool,
+    "authorName": str, "versionCheck": bool,
     "logCollection": Literal["http", "none"], "assessor.gpuIndices": GpuIndices,
     "trial.nasMode": Literal["classic_mode", "enas_mode", "oneshot_mode", "darts_mode"],
     "assessor.includeIntermediateResults": bool,
@@ -125,9 +125,6 @@ class V1Conversion:
         for _, v2, raw, value in sorted(self._moves, key=lambda move: move[0]):
             self._set(result, v2, raw, value)
         self._class_names(result)
-        if self._data.get("multiPhase") is True:
-            self.findings.add_raw(("multiPhase",), "must be false, because a file cannot request several parameter "
-                                                   "sets for one trial; use one trial for each parameter set")
         return result
 
     def v1_path(self, path: Path) -> Path:
@@ -184,7 +181,7 @@ class V1Conversion:
             elif name in self._dropped:
                 if name in self._dropped_types and (problem := problem_of(self._dropped_types[name], item)):
                     self.findings.add_raw(here, problem)
-                elif not (key == "multiPhase" and item is True):
+                else:
                     self.findings.note(f"{path_text(here)}: {self._dropped[name]}.")
             elif name in self._refused:
                 self.findings.add_raw(here, self._refused[name], at_key=True)

@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Iterator
 from io import StringIO
+from itertools import chain
 from typing import Any, TextIO
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, MetricNumber, Trial, TrialParameters
 from trialkeeper import contract
@@ -48,21 +49,25 @@ def json_pieces(experiment: Experiment, trials: QuerySet[Trial], *, intermediate
 
 def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool = False) -> Iterator[str]:
     """One row per trial, a column per further metric and per parameter (nested ones as ``outer.inner``), intermediate
-    results as one text. Unless ``raw``, no cell is a formula to a spreadsheet.
+    results as one text. Unless ``raw``, no cell is a formula to a spreadsheet. Of multi-phase experiments one row per
+    parameter set, with a column for its index.
     """
     cell = _cell if raw else _harmless_cell
     names: dict[str, None] = {}
-    given = TrialParameters.objects.filter(trial__in=trials.order_by(), index=0).order_by("trial__sequence_id")
+    given = TrialParameters.objects.filter(trial__in=trials.order_by(), value__isnull=False).order_by(
+        "trial__sequence_id", "index")
     for value in given.values_list("value", flat=True).iterator():
         names.update(dict.fromkeys(flat(value)))
     metrics = list(MetricName.objects.filter(pk__in=MetricNumber.objects.filter(trial__in=trials.order_by()).values(
         "metric")).values_list("name", flat=True))
     fixed = ["id", "sequence_id", "status", "final_value", "final_number", "started_at", "ended_at", "duration"]
+    if trials.filter(experiment__multi_phase=True).exists():
+        fixed.insert(3, "parameter_set")
     named = [*(f"metrics.{name}" for name in metrics), *(f"parameters.{name}" for name in names)]
     yield _csv([[cell(name) for name in (*fixed, *named, *(["intermediate"] if intermediate else []))]])
     for documents in _documents(trials, intermediate=intermediate):
         rows = []
-        for document in documents:
+        for document in chain.from_iterable(map(_row_of_each_set, documents)):
             parameters = flat(document["parameters"])
             row = [document[name] for name in fixed] + [document["metrics"].get(name) for name in metrics]
             row += [parameters.get(name) for name in names]
@@ -70,6 +75,18 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool
                 row.append(json.dumps(document["intermediate"]))
             rows.append([cell(value) for value in row])
         yield _csv(rows)
+
+
+def _row_of_each_set(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The trial as it is, or once for each of its parameter sets. Further metrics are those of the trial's result."""
+    sets = document.get("parameter_sets")
+    if sets is None:
+        yield document
+    for one in sets or []:
+        is_of_result = one["index"] == document["result_index"]
+        yield {**document, "parameter_set": one["index"], "parameters": one["parameters"],
+               "final_value": one["final_value"], "final_number": one["final_number"],
+               "metrics": document["metrics"] if is_of_result else {}}
 
 
 def _csv(rows: list[list[Any]]) -> str:
@@ -82,8 +99,9 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
     """The trials in order of sequence, some at a time, each time by queries of their own: nothing is held open while
     a slow reader takes them. With ``intermediate`` the last value reported for each sequence number.
     """
-    trials = trials.order_by("sequence_id").prefetch_related(
-        Prefetch("parameter_sets", TrialParameters.objects.filter(index=0), to_attr="first_parameters"),
+    trials = trials.order_by("sequence_id").select_related("experiment").prefetch_related(
+        Prefetch("parameter_sets", TrialParameters.objects.filter(
+            Q(index=0) | Q(value__isnull=False)).order_by("index"), to_attr="sets"),
         Prefetch("attempts", Attempt.objects.only("trial_id", "number", "duration", "exit_code").order_by("number"),
                  to_attr="attempts_in_order"),
         Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"))
@@ -100,17 +118,23 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
 
 def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
     last: Attempt | None = trial.attempts_in_order[-1] if trial.attempts_in_order else None  # type: ignore[attr-defined]
-    first: list[TrialParameters] = trial.first_parameters  # type: ignore[attr-defined]
+    sets: list[TrialParameters] = trial.sets  # type: ignore[attr-defined]
+    of_result = next((one for one in sets if one.index == trial.result_index), None)
     others: list[MetricNumber] = trial.other_metrics  # type: ignore[attr-defined]
     document: dict[str, Any] = {
         "id": trial.public_id, "sequence_id": trial.sequence_id, "status": trial.status,
-        "parameters": first[0].value if first else None, "final_value": trial.final_value,
+        "parameters": of_result.value if of_result else None, "final_value": trial.final_value,
         "final_number": trial.final_number, "metrics": {row.metric.name: row.final for row in others},
         "message": trial.message, "tags": trial.tags,
         "created_at": _time(trial.created_at), "started_at": _time(trial.started_at),
         "ended_at": _time(trial.ended_at), "duration": last.duration if last else None,
         "exit_code": last.exit_code if last else None,
     }
+    if trial.experiment.multi_phase:
+        document["result_index"] = trial.result_index
+        document["parameter_sets"] = [
+            {"index": one.index, "parameter_id": one.parameter_id, "parameters": one.value,
+             "final_value": one.final_value, "final_number": one.final_number} for one in sets]
     if intermediate:
         metrics: list[Metric] = last.intermediate if last else []  # type: ignore[attr-defined]
         by_sequence = {metric.sequence: metric.value for metric in metrics}

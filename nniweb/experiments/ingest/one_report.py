@@ -54,7 +54,7 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
                   phases: Mapping[int, list[contract.Order]]) -> Answer:
     """Take what is new of the report into ``rows``. Raises RefusedReport; then nothing of it was taken.
 
-    ``revisions``: by experiment, of those that the group changes. ``phases``: orders for multi-phase trials, by trial.
+    ``revisions``: by experiment, of those that the group changes. ``phases``: orders of multi-phase trials, by attempt.
     """
     report, now = delivery.report, delivery.received_at
     if report.replica:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.db.models import F
 
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.lifecycle.trial_end import stop_reason
@@ -29,14 +30,18 @@ class Answer:
     retry_after: int | None = None
 
 
-def later_parameters(trial_pks: Sequence[int]) -> dict[int, list[contract.Order]]:
-    """Parameters of index 1 and above (multi-phase trials), as orders, by trial."""
-    if not trial_pks:
+def later_parameters(attempt_pks: Sequence[int]) -> dict[int, list[contract.Order]]:
+    """Parameters of index 1 and above (multi-phase trials) as orders, by attempt: those that the trial asked for last
+    and what is above. It has those below: it asks for one after the other.
+    """
+    if not attempt_pks:
         return {}
     orders: dict[int, list[contract.Order]] = defaultdict(list)
-    for row in TrialParameters.objects.filter(trial_id__in=trial_pks, index__gt=0).order_by("trial_id", "index"):
+    for row in TrialParameters.objects.filter(
+            trial__attempts__in=attempt_pks, index__gt=0, index__gte=F("trial__attempts__awaited_index")).annotate(
+            attempt=F("trial__attempts")).order_by("index"):
         text = parameter_text(row.value, row.parameter_id, index=row.index)
-        orders[row.trial_id].append({"order": contract.ORDER_PARAMETERS, "index": row.index, "text": text})
+        orders[row.attempt].append({"order": contract.ORDER_PARAMETERS, "index": row.index, "text": text})
     return orders
 
 
@@ -57,7 +62,7 @@ def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, li
         orders.append({"order": contract.ORDER_STOP, "reason": (
             stop_reason(attempt.target, attempt.message) if attempt.target != TrialTarget.RUN
             else "the trial has ended, or runs again as another attempt")})
-    later = phases.get(attempt.trial_pk, ())
+    later = phases.get(attempt.pk, ())
     orders += [order for order in later if order["index"] > holds]
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)
     return Answer(200, {"installation": settings.INSTALLATION_ID, "accepted": accepted,

@@ -10,6 +10,7 @@ from nniweb.experiments.ingest.entry_times import ReportClock, for_database
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reported_ends import end_as_reported
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt
+from nniweb.experiments.ingest.results_of_sets import SetResult, keep_results_of_sets
 from nniweb.experiments.ingest.row_statements import MetricRow, OutputRow
 from nniweb.experiments.lifecycle.transitions import attempt_started
 from nniweb.experiments.models import Attempt
@@ -30,6 +31,9 @@ class _Results:
     intermediate: list[float | None] = field(default_factory=list)
     #: The first one: its text, and its number where it is one.
     final: tuple[str, float | None] | None = None
+    #: Where it may ask for further parameter sets: all final results, in their order, with their parameter ids.
+    of_sets: list[SetResult] = field(default_factory=list)
+    asks_for_parameters: bool = False
     #: Metrics beside the results, by name: the latest of each, and those of the final result.
     latest_others: dict[str, float] = field(default_factory=dict)
     final_others: Numbers = field(default_factory=dict)
@@ -41,7 +45,8 @@ def store_entries(entries: Sequence[contract.Entry], attempt: ReportingAttempt, 
     results, end = _gather(entries, attempt, clock, rows, revision)
     if results.has_metrics and not has_newer_attempt(attempt):
         _show(results, attempt, rows, revision)
-    if end is not None or (results.intermediate and attempt.hears_results):
+    if end is not None or results.of_sets or results.asks_for_parameters \
+            or (results.intermediate and attempt.hears_results):
         rows.calling.add(attempt.experiment_pk)
     if end is not None:
         rows.write_trials()
@@ -68,8 +73,13 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
                 intermediate.append(number)
                 if others:
                     results.latest_others |= others
-            elif metric == contract.FINAL and results.final is None:
-                results.final, results.final_others = (value, number), others
+            elif metric == contract.FINAL:
+                if results.final is None:
+                    results.final, results.final_others = (value, number), others
+                if attempt.is_multi_phase:
+                    results.of_sets.append(SetResult(parameter_id, value, number, others))
+            elif metric == contract.REQUEST_PARAMETER and attempt.is_multi_phase:
+                results.asks_for_parameters = True
             metrics.append(MetricRow(
                 attempt.pk, n, metric, str(parameter_id) if type(parameter_id) is int else json.dumps(parameter_id),
                 sequence, to_bytes(value), number, recorded_at(at), received_at, revision))
@@ -87,8 +97,12 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
 
 
 def _show(results: _Results, attempt: ReportingAttempt, rows: ReportRows, revision: int) -> None:
-    rows.show_on_trial(attempt.trial_pk, revision, results.intermediate, results.final)
-    if results.latest_others or (results.final_others and not attempt.has_final):
-        rows.others.keep(attempt.experiment_pk, attempt.trial_pk, {} if attempt.has_final else results.final_others,
-                         results.latest_others)
+    rows.show_on_trial(attempt.trial_pk, revision, results.intermediate,
+                       None if attempt.is_multi_phase else results.final)
+    if attempt.is_multi_phase:
+        others = keep_results_of_sets(attempt.trial_pk, results.of_sets) if results.of_sets else {}
+    else:
+        others = {} if attempt.has_final else results.final_others
+    if results.latest_others or others:
+        rows.others.keep(attempt.experiment_pk, attempt.trial_pk, others, results.latest_others)
     attempt.has_final = attempt.has_final or results.final is not None

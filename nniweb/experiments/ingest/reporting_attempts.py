@@ -42,8 +42,8 @@ class ReportingAttempt:
     reason: str
     reason_arguments: dict[str, Any]
     has_final: bool
-    #: Whether there are parameters of index 1 and above (multi-phase).
-    has_later_parameters: bool
+    #: Whether it may ask for further parameter sets, each with a result of its own.
+    is_multi_phase: bool
     #: Whether the experiment's assessor, or a tuner of its own, is told intermediate results.
     hears_results: bool
 
@@ -57,8 +57,7 @@ class ReportingAttempt:
 _COLUMNS = """SELECT a.id, a.job_name, a.number, a.stage, a.token_hashes, a.journal_id, a.accepted, a.stored_bytes,
  a.awaited_index, a.listened, a.started_at IS NOT NULL, a.end_received_at, t.id, t.experiment_id, t.status, t.target,
  t.message, t.reason, t.reason_arguments,
- t.final_value IS NOT NULL,
- EXISTS (SELECT 1 FROM experiments_trialparameters p WHERE p.trial_id = t.id AND p."index" > 0),
+ t.final_value IS NOT NULL, e.multi_phase,
  e.assessor IS NOT NULL, e.tuner FROM experiments_attempt a JOIN experiments_trial t ON t.id = a.trial_id
  JOIN experiments_experiment e ON e.id = t.experiment_id WHERE a.job_name IN """
 
@@ -80,6 +79,7 @@ def has_newer_attempt(attempt: ReportingAttempt) -> bool:
 def _read(row: Sequence[Any]) -> ReportingAttempt:
     *values, has_assessor, tuner = row
     values[4], values[11], values[18] = json.loads(row[4]), _time(row[11]), json.loads(row[18])
+    values[20] = bool(row[20])
     values.append(bool(has_assessor or json.loads(tuner).get("class_name")))
     return ReportingAttempt(*values)
 

@@ -99,7 +99,7 @@ def _with_lines(delivery: Delivery, lines: Any, rejected: tuple[contract.Rejecte
 
 def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
     attempts = reporting_attempts({delivery.job_name for delivery in deliveries})
-    phases = later_parameters([attempt.trial_pk for attempt in attempts.values() if attempt.has_later_parameters])
+    phases = later_parameters([attempt.pk for attempt in attempts.values() if attempt.is_multi_phase])
     revisions = _revisions_of(deliveries, attempts)
     rows = ReportRows()
     answers = []

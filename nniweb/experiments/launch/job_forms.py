@@ -57,8 +57,15 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         environment=dict(experiment.config.get("environment") or {}),
         options=service.options_model.model_validate(experiment.trial_options),
         limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
+        multi_phase=experiment.multi_phase,
         keep_files=tuple(experiment.keep_files),
     )
+
+
+def form_without_token(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]
+                       ) -> JobApplicationForm:
+    """The form of an attempt whose keeper has its token already."""
+    return application_form(attempt, first, service, KeeperAccess(urls=(), token=""))
 
 
 def job_detail(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]) -> TrialJobDetail:
@@ -66,7 +73,7 @@ def job_detail(attempt: Attempt, first: TrialParameters | None, service: type[Tr
     trial: Trial = attempt.trial
     return TrialJobDetail(
         id=attempt.job_name, status=TrialJobStatus(trial.status),
-        form=application_form(attempt, first, service, KeeperAccess(urls=(), token="")),
+        form=form_without_token(attempt, first, service),
         submit_time=(attempt.submitted_at or attempt.created_at).timestamp(),
         start_time=attempt.started_at.timestamp() if attempt.started_at else None,
         url=attempt.url, working_directory=attempt.working_directory,

@@ -91,26 +91,31 @@ def stored_cluster(draft: Cluster, section: PlatformSection | None, owner: User)
 def rehearse_cluster(cluster: Cluster, section: PlatformSection | None, options: TrialOptions,
                      settings: ExperimentSettings, code: Path | None) -> list[RehearsalFinding]:
     """Findings of a quick rehearsal, and what the platform says of the trials' command. Raises Refused for those that
-    block. ``code``: the folder with the code, None where it comes later.
+    block, and where running trials shall be given further parameters and cannot. ``code``: the folder with the code,
+    None where it comes later.
     """
     is_draft = cluster.pk is None
     share = settings.shared_storage.remote_mount_point if settings.shared_storage is not None else ""
     options_of_rehearsal = options.with_gpus(settings.trial_gpu_number)
 
-    def question(service: TrainingService) -> tuple[str, list[RehearsalFinding]]:
-        lacking = options.lacks_share(share, service.settings) if share else ""
+    def question(service: TrainingService) -> tuple[list[tuple[str, str]], list[RehearsalFinding]]:
+        lacking = []
+        if share and (problem := options.lacks_share(share, service.settings)):
+            lacking.append(("sharedStorage", problem))
+        if settings.multi_phase and not service.is_multi_phase_job_supported:
+            lacking.append(("multiPhase", Reason("one_set_only", platform=service.platform)))
         if lacking:
             return lacking, []
         findings = service.rehearse(quick=True, options=options_of_rehearsal)
         if not any(finding.blocks for finding in findings):
             findings = findings + service.check_command(settings.trial_command, code, settings.environment, options)
-        return "", findings
+        return [], findings
 
     try:
         build = service_builder(cluster, replacing=section.secrets if section and is_draft else None)
         lacking, findings = ask_new_service(cluster.platform, build, question, platform_calls.BRIEF)
         if lacking:
-            raise Refused(lacking, "sharedStorage")
+            raise Refused.for_fields(lacking)
     except TemporaryError as error:  # merely away: the experiment waits and says so
         return [RehearsalFinding("connection", False, with_texts(error.reason, struck_out), temporary=True)]
     except TrainingServiceError as error:

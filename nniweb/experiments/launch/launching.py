@@ -217,6 +217,7 @@ def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, co
         "code_folder": _folder_of_trials(settings, code), "code": archive,
         "code_git": code.source.document() if isinstance(code, GitCode) else None,
         "code_git_token": seal(code.token) if isinstance(code, GitCode) and code.token else None,
+        "multi_phase": settings.multi_phase,
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
         "max_duration": settings.max_experiment_duration, "max_trial_duration": settings.max_trial_duration,
         "config_text": parsed.original_text, "config": _stored_config(settings), "notes": list(parsed.notes),

@@ -128,10 +128,13 @@ def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message:
 def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
     """The trial waits for its next attempt, unless it is not wanted any more (0 then).
 
-    Its figures are those of its last attempt, so they begin anew.
+    Its figures are those of its last attempt, so they begin anew; the results of its parameter sets, where it may ask
+    for several, were told to the tuner and stay.
     """
-    waits = Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN).update(
-        status=TrialJobStatus.WAITING.value, started_at=None, final_value=None, final_number=None,
+    waiting = Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN)
+    waiting.filter(experiment__multi_phase=False).update(final_value=None, final_number=None)
+    waits = waiting.update(
+        status=TrialJobStatus.WAITING.value, started_at=None,
         intermediate_count=0, latest_number=None, revision=revision, **said_by_platform(message))
     if waits:
         MetricNumber.objects.filter(trial=trial_pk).delete()

@@ -1,5 +1,6 @@
 """The tuner's history: appended in the transaction of what it describes, read back to rebuild a tuner."""
 
+import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -28,6 +29,14 @@ def tuner_history(experiment: Experiment) -> list[dict[str, Any]]:
     return list(TunerEvent.objects.filter(experiment=experiment).order_by("number").values_list("data", flat=True))
 
 
+def number_of_set(experiment: Experiment, asked: int | None, parameter_id: str) -> int | None:
+    """The tuner's number of the parameter set that a metric is of: ``asked``, the trial's, unless it has several."""
+    if not experiment.multi_phase:
+        return asked
+    given = json.loads(parameter_id)
+    return given if type(given) is int else asked
+
+
 def intermediate_report(experiment: Experiment, trial: str, asked: int | None, sequence: int, number: float | None,
                         value: str) -> dict[str, Any]:
     """What an assessor is told of one result; a class of the user's own gets it as it was reported."""
@@ -41,10 +50,10 @@ def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[di
     trials = Trial.objects.filter(experiment=experiment, revision__lte=up_to_revision, intermediate_count__gt=0)
     for pk, public_id, asked, status in trials.order_by("sequence_id").values_list(
             "pk", "public_id", "ask_number", "status").iterator():
-        for sequence, number, value in Metric.objects.filter(
+        for sequence, number, value, given in Metric.objects.filter(
                 attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by(
-                "attempt", "n").values_list("sequence", "number", "value"):
-            yield {"event": "intermediate",
-                   **intermediate_report(experiment, public_id, asked, sequence, number, str(value))}
+                "attempt", "n").values_list("sequence", "number", "value", "parameter_id"):
+            yield {"event": "intermediate", **intermediate_report(
+                experiment, public_id, number_of_set(experiment, asked, given), sequence, number, str(value))}
         if TrialJobStatus(status).is_end:
             yield {"event": "trial_end", "trial": public_id, "succeeded": status == TrialJobStatus.SUCCEEDED}

@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0034_interpreters")]
+    dependencies = [("experiments", "0036_parameter_sets")]
 
     operations = [
         migrations.AddField("experiment", "nni_port", models.PositiveIntegerField(

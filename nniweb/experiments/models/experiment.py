@@ -106,6 +106,8 @@ class Experiment(models.Model):
     code_git = models.JSONField(null=True)
     #: Sealed; only until the code is there.
     code_git_token = SealedField(null=True)
+    #: Whether a running trial may ask for further parameter sets.
+    multi_phase = models.BooleanField(default=False)
     trial_concurrency = models.PositiveIntegerField()
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds of running time.")

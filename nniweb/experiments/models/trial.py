@@ -62,8 +62,12 @@ class Trial(models.Model):
     #: Its code (``trainingservice.reasons``), "" where there is no message, and what the code needs besides.
     reason = models.CharField(max_length=32, blank=True, default="", editable=False)
     reason_arguments = models.JSONField(default=dict, editable=False)
+    #: Its result; with several parameter sets that of the best of them, which is ``result_index``.
     final_value = ExactTextField(null=True)
     final_number = models.FloatField(null=True)
+    result_index = models.PositiveIntegerField(default=0)
+    #: How many parameter sets it was given.
+    parameter_set_count = models.PositiveIntegerField(default=1)
     #: The latest intermediate result, for tables.
     latest_number = models.FloatField(null=True)
     intermediate_count = models.PositiveIntegerField(default=0)
@@ -112,16 +116,27 @@ class Trial(models.Model):
 
 
 class TrialParameters(models.Model):
-    """What the trial was given; more than one row for multi-phase trials."""
+    """What the trial was given: one row, several in a multi-phase experiment.
+
+    There each has its own result, the first one that was reported for it; elsewhere the result is the trial's own and
+    these columns stay empty.
+    """
 
     trial = models.ForeignKey(Trial, models.CASCADE, related_name="parameter_sets", db_index=False)
     index = models.PositiveIntegerField(default=0)
     #: JSON scalar: a number for ordinary tuners, text for some, null for hand-picked sets.
     parameter_id = models.JSONField(null=True)
+    #: None where the trial asked for one more and the tuner had none.
     value = models.JSONField(null=True)
+    final_value = ExactTextField(null=True)
+    final_number = models.FloatField(null=True)
+    #: Whether the tuner was told the result.
+    taught = models.BooleanField(default=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["trial", "index"], name="one_parameter_set_per_phase")]
+        indexes = [models.Index(fields=["trial"], name="parameter_sets_not_taught",
+                                condition=Q(taught=False, final_value__isnull=False))]
         ordering = ["index"]
 
 
@@ -188,6 +203,11 @@ class Attempt(models.Model):
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)
     unseen_since = models.DateTimeField(null=True)
+    #: When somebody wanted the platform asked about its job now; None once that was done.
+    refresh_asked_at = models.DateTimeField(null=True)
+    #: When it was done the last time, and why the platform could not be asked then: {"message", "reason"}, or None.
+    refreshed_at = models.DateTimeField(null=True)
+    refresh_problem = models.JSONField(null=True)
     #: Latest readings of CPU, memory and GPUs.
     resources = models.JSONField(null=True)
     created_at = models.DateTimeField()
@@ -208,6 +228,7 @@ class Attempt(models.Model):
                          condition=Q(stage__in=["submitting", "submitted"])),
             models.Index(fields=["machine_identity"], name="attempts_holding_gpus",
                          condition=Q(stage__in=["submitting", "submitted"], gpu_indices__isnull=False)),
+            models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
         ]
 
     def __str__(self) -> str:

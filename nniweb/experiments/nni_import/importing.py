@@ -139,7 +139,7 @@ def _to_look_at(config: dict[str, Any]) -> tuple[ParsedConfig, str]:
     kept = {"trialCommand": "exit 1  # NNI has not kept the command"} | {
         key: value for key, value in config.items() if key in (
             "experimentName", "description", "searchSpace", "trialCommand", "trialConcurrency", "maxTrialNumber",
-            "maxExperimentDuration", "trialGpuNumber", "tuner", "advisor", "assessor")}
+            "maxExperimentDuration", "multiPhase", "trialGpuNumber", "tuner", "advisor", "assessor")}
     kept["trainingService"] = {"platform": "local"}
     try:
         return parse_experiment_config(kept, must_exist=False), "it continues on this machine"
@@ -170,7 +170,8 @@ def _store(experiment: Experiment, trials: Sequence[ArchivedTrial], stopped: dat
         revision = next_revision(experiment.pk)
         rows = Trial.objects.bulk_create(_trial(experiment, trial, stopped, revision) for trial in trials)
         TrialParameters.objects.bulk_create(
-            TrialParameters(trial=row, index=index, parameter_id=given, value=value)
+            TrialParameters(trial=row, index=index, parameter_id=given, value=value,
+                            **(_result_columns(trial, given) if experiment.multi_phase else {}))
             for row, trial in zip(rows, trials, strict=True) for index, (given, value) in enumerate(trial.parameters))
         _keep_other_metrics(experiment, rows, trials)
         attempts = Attempt.objects.bulk_create(_attempt(row, trial) for row, trial in zip(rows, trials, strict=True))
@@ -202,6 +203,30 @@ def _final(trial: ArchivedTrial) -> ArchivedMetric | None:
     return next((metric for metric in trial.metrics if metric.kind == contract.FINAL), None)
 
 
+def _final_of_set(trial: ArchivedTrial, given: Any) -> ArchivedMetric | None:
+    """The first final result with this parameter id, which NNI kept as text."""
+    return next((metric for metric in trial.metrics if metric.kind == contract.FINAL
+                 and str(json.loads(metric.parameter_id)) == str(given)), None)
+
+
+def _result_columns(trial: ArchivedTrial, given: Any) -> dict[str, Any]:
+    final = _final_of_set(trial, given)
+    return {"taught": True, "final_value": final.value if final else None,
+            "final_number": number_in(final.value) if final else None}
+
+
+def _best_set(experiment: Experiment, trial: ArchivedTrial) -> tuple[int, ArchivedMetric | None]:
+    """Which parameter set of a multi-phase trial gave the best result; the first one where none gave a number."""
+    results = [(index, final, number_in(final.value)) for index, (given, _) in enumerate(trial.parameters)
+               if (final := _final_of_set(trial, given)) is not None]
+    numbers = [(index, final, number) for index, final, number in results if number is not None]
+    if not numbers:
+        return (results[0][0], results[0][1]) if results else (0, None)
+    choose = min if experiment.optimize_mode == Experiment.OptimizeMode.MINIMIZE else max
+    index, final, _ = choose(numbers, key=lambda one: one[2])
+    return index, final
+
+
 def _end(trial: ArchivedTrial, stopped: datetime | None) -> datetime:
     """When the trial ended; of one that had not ended when NNI stopped that time, else its last sign of life."""
     signs = [trial.created, trial.started or trial.created, *(metric.at for metric in trial.metrics)]
@@ -209,7 +234,7 @@ def _end(trial: ArchivedTrial, stopped: datetime | None) -> datetime:
 
 
 def _trial(experiment: Experiment, trial: ArchivedTrial, stopped: datetime | None, revision: int) -> Trial:
-    final = _final(trial)
+    index, final = _best_set(experiment, trial) if experiment.multi_phase else (0, _final(trial))
     curve = [metric for metric in trial.metrics if metric.kind == contract.PERIODICAL]
     return Trial(
         public_id=new_public_id(), foreign_id=trial.id, experiment=experiment, sequence_id=trial.sequence_id or 0,
@@ -217,6 +242,7 @@ def _trial(experiment: Experiment, trial: ArchivedTrial, stopped: datetime | Non
         message=printable(trial.message), created_at=trial.created, submitted_at=trial.created,
         started_at=trial.started, ended_at=_end(trial, stopped), taught=True,
         final_value=final.value if final else None, final_number=number_in(final.value) if final else None,
+        result_index=index, parameter_set_count=max(1, len(trial.parameters)) if experiment.multi_phase else 1,
         latest_number=number_in(curve[-1].value) if curve else None, intermediate_count=len(curve), revision=revision)
 
 
@@ -264,9 +290,11 @@ def _record_results(experiment: Experiment, archive: Archive) -> None:
     for trial in archive.trials:
         final = _final(trial)
         counts = trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED) or trial.ended is None
-        if trial.parameters and isinstance(trial.parameters[0][1], dict):
-            told = _told(trial.parameters[0][1], number_in(final.value) if final and counts else None, trial.status)
-            events.append((now, {**told, FOREIGN_TRIAL: trial.id}))
+        for given, parameters in trial.parameters if experiment.multi_phase else trial.parameters[:1]:
+            found = _final_of_set(trial, given) if experiment.multi_phase else final
+            if isinstance(parameters, dict):
+                told = _told(parameters, number_in(found.value) if found and counts else None, trial.status)
+                events.append((now, {**told, FOREIGN_TRIAL: trial.id}))
     with transaction.atomic():
         next_revision(experiment.pk)
         TunerEvent.objects.bulk_create(TunerEvent(experiment=experiment, number=number, data=event, at=at)

@@ -126,7 +126,7 @@ def _document(experiment: Experiment) -> dict[str, Any]:
 
 
 def _trial_document(trial: Trial) -> dict[str, Any]:
-    sets: Iterable[Any] = trial.parameter_sets.values_list("value", flat=True)[:1]
+    sets: Iterable[Any] = trial.parameter_sets.filter(index=trial.result_index).values_list("value", flat=True)
     parameters = next(iter(sets), None)
     short = len(json.dumps(parameters)) <= LONGEST_PARAMETERS
     return {"trial": trial.public_id, "sequence_id": trial.sequence_id, "value": trial.final_number,

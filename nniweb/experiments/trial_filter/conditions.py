@@ -242,8 +242,8 @@ def metric_condition(comparison: Comparison, metric: int, column: str) -> Q:
 
 
 def with_parameters(inner: Any) -> Q:
-    """Trials whose (first) parameters are like this."""
-    return Q(Exists(TrialParameters.objects.filter(inner, trial=OuterRef("pk"), index=0)))
+    """Trials whose parameters are like this; of several sets those of the one whose result is the trial's."""
+    return Q(Exists(TrialParameters.objects.filter(inner, trial=OuterRef("pk"), index=OuterRef("result_index"))))
 
 
 def parameter_condition(comparison: Comparison, names: tuple[str, ...]) -> Q:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
@@ -83,7 +83,8 @@ class _Reading:
             self._names = parameter_names(self._experiment)
         if ".".join(names) in self._names or (len(names) == 1 and names[0] in (self._experiment.search_space or {})):
             return True
-        rows = TrialParameters.objects.filter(trial__experiment=self._experiment, index=0)
+        rows = TrialParameters.objects.filter(
+            trial__experiment=self._experiment, index=F("trial__result_index"))
         if self._metric_named(names) is not None:
             return False  # what follows reads the parameters of all trials
         return rows.filter(has_parameter(names)).exists()

@@ -50,7 +50,8 @@ def load_own(kind: str, document: Mapping[str, Any], methods: Sequence[str]) -> 
         sys.path.insert(0, str(folder))
     found = _load(name, folder)
     if not any(callable(getattr(found, method, None)) for method in methods):
-        raise _wrong(f"{name} is not a {kind}: it has no method {methods[0]}. Derive it from "
+        article = "a" if kind == "tuner" else "an"
+        raise _wrong(f"{name} is not {article} {kind}: it has no method {methods[0]}. Derive it from "
                      f"nni.{kind}.{kind.capitalize()}")
     return found
 

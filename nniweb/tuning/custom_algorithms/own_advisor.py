@@ -8,7 +8,7 @@ from typing import Any
 
 from nniweb.tuning.custom_algorithms.calls import Calls
 from nniweb.tuning.custom_algorithms.loading import call_if_there, make_own
-from nniweb.tuning.custom_algorithms.nni.common import dump, load
+from nniweb.tuning.custom_algorithms.nni.common import dump, load, multi_phase_enabled
 from nniweb.tuning.custom_algorithms.nni.protocol import CommandType, take_said
 from nniweb.tuning.custom_algorithms.nni.utils import MetricType
 from nniweb.tuning.custom_algorithms.reported_result import reported
@@ -38,6 +38,9 @@ class OwnAdvisor(Advisor):
         #: Trials that were requested and not sent.
         self._owed = 0
         self._has_no_more = False
+        #: Running trials that were said to want further parameters -> what it sent for them, None before it did.
+        self._requests: dict[str, dict[str, Any] | None] = {}
+        self._index_of_request: dict[str, int] = {}
         #: Number -> what it sent, of trials that have not ended.
         self._running: dict[int, dict[str, Any]] = {}
         self._valued: set[int] = set()
@@ -64,6 +67,34 @@ class OwnAdvisor(Advisor):
         parameters = self.propose(number)
         self._running[number] = self._ready.popleft()
         return parameters
+
+    def ask_for_trial(self, number: int, trial: str) -> Parameters:
+        if trial not in self._requests:
+            self._requests[trial] = None
+            self._index_of_request[trial] = self._index_of_request.get(trial, 0) + 1
+            self._say(CommandType.ReportMetricData, {
+                "type": MetricType.REQUEST_PARAMETER, "trial_job_id": trial, "sequence": 0,
+                "parameter_index": self._index_of_request[trial]})
+        else:
+            self._listen()  # a thread of its own may have said something
+        sent = self._requests[trial]
+        if sent is None:
+            raise ResultsNeeded("the advisor has not answered yet")
+        del self._requests[trial]
+        if sent["parameters"] is None:
+            raise NoMoreParameters("the advisor has nothing more to propose")
+        self._running[number] = sent
+        return dict(sent["parameters"])
+
+    def note_ask_event(self, event: Mapping[str, Any]) -> None:
+        if event.get("trial") is None:
+            super().note_ask_event(event)
+            return
+        with contextlib.suppress(ResultsNeeded, NoMoreParameters):  # it answered before; the record is what counts
+            self.ask_for_trial(event["number"], event["trial"])
+        sent = self._running.get(event["number"], {"parameter_id": event["number"], "parameter_source": "algorithm"})
+        self._requests.pop(event["trial"], None)
+        self._running[event["number"]] = {**sent, "parameters": event["parameters"]}
 
     def propose(self, number: int) -> Parameters:
         if not self._ready:
@@ -101,7 +132,14 @@ class OwnAdvisor(Advisor):
         if text is not None and _is_result(text) and number not in self._valued:
             self._valued.add(number)
             self._metric(MetricType.FINAL, sent, trial, 0, text)
+        phase = event.get("phase")
+        if phase is not None:  # of one parameter set; the trial's own end is told of its first one
+            if phase > 0:
+                del self._running[number]
+            return
         del self._running[number]
+        self._requests.pop(trial, None)
+        self._index_of_request.pop(trial, None)
         self._say(CommandType.TrialEnd, {"trial_job_id": trial, "event": event["status"], "hyper_params": dump(sent)})
 
     def intermediate(self, reports: Iterable[Mapping[str, Any]]) -> None:
@@ -160,9 +198,32 @@ class OwnAdvisor(Advisor):
                 self._unwanted.append(str(load(data)))
             elif command is CommandType.Error:
                 raise AdvisorFailed(data)
+            elif command is CommandType.SendTrialJobParameter:
+                self._take_further(data)
             elif command is not CommandType.Initialized:
-                raise AdvisorFailed(f"the advisor sent {command.name}, which is not possible here: a trial has one set "
-                                    "of parameters")
+                raise AdvisorFailed(f"the advisor sent {command.name}, which only its dispatcher may send")
+
+    def _take_further(self, data: Any) -> None:
+        """Parameters for a running trial; of one that did not ask nothing is kept."""
+        try:
+            found = load(data)
+            trial, sent = str(found["trial_job_id"]), found["parameters"]
+            if sent is None or sent == "":
+                sent = {"parameters": None}
+            elif isinstance(sent, dict):
+                sent = {"parameter_source": "algorithm", **found}
+                sent["parameter_id"]  # noqa: B018  # it must be there
+            else:
+                raise TypeError
+        except (ValueError, TypeError, KeyError):
+            raise AdvisorFailed("SendTrialJobParameter must be sent with the JSON text of an object that has "
+                                "trial_job_id, parameter_id and parameters (an object, or null where there are no "
+                                f"more), not {str(data):.200}") from None
+        if trial in self._requests:
+            self._requests[trial] = sent
+        elif not multi_phase_enabled():
+            raise AdvisorFailed("the advisor sent SendTrialJobParameter, which needs multiPhase: true in the "
+                                "experiment's file: without it a trial has one set of parameters")
 
 
 def _new_trial(data: Any) -> dict[str, Any]:

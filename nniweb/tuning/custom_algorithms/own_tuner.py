@@ -12,16 +12,23 @@ from typing import Any
 from nniweb.tuning.custom_algorithms.calls import Calls
 from nniweb.tuning.custom_algorithms.loading import call_if_there, load_tuner, make_own
 from nniweb.tuning.custom_algorithms.nni import NoMoreTrialError
+from nniweb.tuning.custom_algorithms.nni.common import enable_multi_phase
 from nniweb.tuning.custom_algorithms.nni.msg_dispatcher_base import MsgDispatcherBase
 from nniweb.tuning.custom_algorithms.own_advisor import OwnAdvisor
+from nniweb.tuning.custom_algorithms.parameter_requests import one_set_only, takes_trial_job_id
 from nniweb.tuning.custom_algorithms.reported_result import reported
+from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
 
 
-def make_own_tuner(space: SearchSpace, seed: int, document: Mapping[str, Any]) -> Tuner:
+def make_own_tuner(space: SearchSpace, seed: int, document: Mapping[str, Any], multi_phase: bool = False) -> Tuner:
     """The user's tuner or advisor. Raises InvalidInput, and what the class raises."""
     found = load_tuner(document)
+    if multi_phase:
+        enable_multi_phase()
+        if not takes_trial_job_id(found):
+            raise InvalidInput([Problem("className", one_set_only(str(document["class_name"])))])
     if isinstance(found, type) and issubclass(found, MsgDispatcherBase):
         return OwnAdvisor(space, seed, document, found)
     return OwnTuner(space, seed, document, found)
@@ -53,7 +60,7 @@ class OwnTuner(Tuner):
         self._calls = Calls(bool(document.get("multi_thread")))
         self._own = make_own(tuner_class, document, seed)
         self._own.update_search_space(space.to_json())
-        #: Guards the next five: the user's threads may hand in parameters.
+        #: Guards the next six: the user's threads may hand in parameters.
         self._lock = threading.Lock()
         #: Parameter ids and parameters that it has made and nobody has got yet.
         self._made: collections.deque[tuple[int, Parameters]] = collections.deque()
@@ -61,6 +68,9 @@ class OwnTuner(Tuner):
         #: Ids that it was asked for without effect.
         self._unused: list[int] = []
         self._next_id = 0
+        #: Running trials for which further parameters were asked for -> id and parameters (None: there are no more);
+        #: None while the call is under way.
+        self._further: dict[str, tuple[int, Parameters | None] | None] = {}
         #: Ids whose parameters are known from the record: what it makes for them later is not used.
         self._replayed: set[int] = set()
         #: Number of a proposal -> parameter id, of trials that have not ended.
@@ -91,6 +101,33 @@ class OwnTuner(Tuner):
             raise ResultsNeeded("the tuner waits for results")
         raise NoMoreParameters("the tuner has nothing more to propose")
 
+    def ask_for_trial(self, number: int, trial: str) -> Parameters:
+        self._calls.raise_failure()
+        if trial not in self._further:
+            self._request_further(trial)
+        with self._lock:
+            made = self._further[trial]
+            if made is None:
+                raise ResultsNeeded("the tuner has not answered yet")
+            del self._further[trial]
+        parameter_id, parameters = made
+        if parameters is None:
+            raise NoMoreParameters("the tuner has nothing more to propose")
+        self._runs(number, parameter_id)
+        return parameters
+
+    def note_ask_event(self, event: Mapping[str, Any]) -> None:
+        trial = event.get("trial")
+        if trial is None:
+            super().note_ask_event(event)
+            return
+        parameter_id = self._request_further(trial)
+        with self._lock:
+            made = self._further.pop(trial)
+            if made is not None and made[1] is None:  # it answered then; the record is what counts
+                parameter_id = self._new_id()
+        self._runs(event["number"], parameter_id)
+
     def note_asked(self, number: int, parameters: Parameters) -> None:
         """It is asked again; where it answers otherwise than it did, the record is what counts."""
         if not self._made and not self._open:
@@ -111,8 +148,12 @@ class OwnTuner(Tuner):
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
         number = event["number"]
-        is_running = number is not None and self._running.pop(number, None) is not None
-        self._calls.make(lambda: self._tell(event, is_running))
+        phase = event.get("phase")  # of one parameter set; the trial's own end is told of its first one
+        is_running = phase != 0 and number is not None and self._running.pop(number, None) is not None
+        if phase is None:
+            with self._lock:
+                self._further.pop(str(event.get("trial")), None)
+        self._calls.make(lambda: self._tell(event, is_running and phase is None))
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)
@@ -160,6 +201,25 @@ class OwnTuner(Tuner):
                 if parameter_id in self._open:  # not handed in during the call
                     self._open.discard(parameter_id)
                     heapq.heappush(self._unused, parameter_id)
+
+    def _request_further(self, trial: str) -> int:
+        """Ask for one more parameter set for a running trial; the id that it was asked for."""
+        with self._lock:
+            parameter_id = self._new_id()
+            self._further[trial] = None
+        self._calls.make(lambda: self._generate_further(parameter_id, trial), is_awaited_at_the_end=False)
+        return parameter_id
+
+    def _generate_further(self, parameter_id: int, trial: str) -> None:
+        parameters = None
+        with contextlib.suppress(NoMoreTrialError):
+            parameters = self._own.generate_parameters(parameter_id, trial_job_id=trial)
+        made = None if parameters is None else copy.deepcopy(dict(parameters))
+        with self._lock:
+            if made is None:
+                heapq.heappush(self._unused, parameter_id)
+            if trial in self._further:  # else the trial has ended, or the record knows what it was given
+                self._further[trial] = (parameter_id, made)
 
     def _take(self, parameter_id: int, parameters: Mapping[str, Any]) -> None:
         """Parameters that it has made. Any thread."""

@@ -16,17 +16,19 @@ Message = Mapping[str, Any]
 
 class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
-    "objective_modes" (where there are several), "seed"}``; an algorithm of the user's own has ``class_name`` and
-    ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be used, and whatever an
-    algorithm raises. An advisor of the user's own judges running trials itself: with one, an assessor is not asked, as
-    in NNI.
+    "objective_modes" (where there are several), "seed", "multi_phase" (where it is true)}``; an algorithm of the user's
+    own has ``class_name`` and ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be
+    used, and whatever an algorithm raises. An advisor of the user's own judges running trials itself: with one, an
+    assessor is not asked, as in NNI.
     """
 
     def __init__(self, spec: Message) -> None:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
         self._is_own = bool(tuner.get("class_name"))
         self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec.get("objective_modes", ()),
-                             spec["seed"])
+                             spec["seed"], bool(spec.get("multi_phase")))
+        if spec.get("multi_phase"):
+            self._tuner.allow_repeats()
         # Proposals that were not told yet, by number.
         self._proposed: dict[int, dict[str, Any]] = {}
         self._advisor = self._tuner if isinstance(self._tuner, Advisor) else None
@@ -63,6 +65,24 @@ class ExperimentTuning:
         except ResultsNeeded:
             pass  # it is asked again after the next end
         return {"parameters": parameters, "exhausted": False, **self._unwanted()}
+
+    def ask_for_trials(self, first_number: int, trials: Sequence[str]) -> dict[str, Any]:
+        """One more parameter set for each of these running trials: ``{"given": [{"trial", "parameters"}]}``, numbered
+        in this order, those with parameters None left out: there is nothing left for them. A trial that is not among
+        them is to be asked for again.
+        """
+        given: list[dict[str, Any]] = []
+        number = first_number
+        for trial in trials:
+            try:
+                parameters: dict[str, Any] | None = self._tuner.ask_for_trial(number, trial)
+                number += 1
+            except NoMoreParameters:
+                parameters = None
+            except ResultsNeeded:
+                continue
+            given.append({"trial": trial, "parameters": parameters})
+        return {"given": given, **self._unwanted()}
 
     def tell(self, **event: Any) -> dict[str, Any]:
         """An end, as it is recorded."""
@@ -142,13 +162,14 @@ class ExperimentTuning:
                 yield event
 
 
-def _tuner(document: Message, space: SearchSpace, mode: str, modes: Sequence[str], seed: int) -> Tuner:
+def _tuner(document: Message, space: SearchSpace, mode: str, modes: Sequence[str], seed: int,
+           multi_phase: bool) -> Tuner:
     if not document.get("class_name"):
         return build_tuner(document["name"], document.get("class_args"), space, mode, seed, modes)
     # not at the top: the base classes are loaded only in the process of such an algorithm
     from nniweb.tuning.custom_algorithms.own_tuner import make_own_tuner
 
-    return make_own_tuner(space, seed, document)
+    return make_own_tuner(space, seed, document, multi_phase)
 
 
 def _assessor(document: Message, mode: str, seed: int) -> Assessor:

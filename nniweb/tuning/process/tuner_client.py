@@ -79,10 +79,10 @@ class TunerClient:
         """Make the experiment's tuner and assessor and replay its history, oldest first; an open one is replaced.
 
         ``spec``: ``search_space``, ``tuner`` (``name``, ``class_args``), ``assessor`` (the same, or None),
-        ``optimize_mode`` (resolved), ``seed``. History: ``{"event": "ask", "number", "parameters"}``, ``{"event":
-        "tell", "number", "parameters", "value", "status"}``, ``{"event": "search_space", "search_space"}``, ``{"event":
-        "intermediate", "trial", "sequence", "value"}``, ``{"event": "trial_end", "trial", "succeeded"}``; more in
-        those of algorithms of the user's own.
+        ``optimize_mode`` (resolved), ``seed``, ``multi_phase`` (where it is true). History: ``{"event": "ask",
+        "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``, ``{"event":
+        "search_space", "search_space"}``, ``{"event": "intermediate", "trial", "sequence", "value"}``, ``{"event":
+        "trial_end", "trial", "succeeded"}``; more in those of algorithms of the user's own, and of multi-phase ones.
         Result: ``{"stop": [running trials that the assessor wants stopped]}``.
         """
         args = {"spec": dict(spec), "history": [_clean(event) for event in history]}
@@ -104,6 +104,14 @@ class TunerClient:
         A number that was not told yet may be asked for again and gets the same parameters.
         """
         return self._request("ask", experiment_id, {"first_number": first_number, "count": count})
+
+    def ask_for_trials(self, experiment_id: str, first_number: int, trials: Sequence[str]) -> "Future[Reply]":
+        """Further parameter sets for running trials (ids). Result: ``{"given": [{"trial", "parameters"}]}``, numbered
+        from ``first_number`` in this order without those whose parameters are None, for which there are no more; a
+        trial that is missing is to be asked for again.
+        """
+        return self._request("ask_for_trials", experiment_id, {
+            "first_number": first_number, "trials": list(trials)})
 
     def tell(
         self, experiment_id: str, number: int | None, parameters: Mapping[str, Any], value: float | None, status: str,

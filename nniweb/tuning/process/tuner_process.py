@@ -81,6 +81,7 @@ class TunerHost:
 
 _OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "ask": ExperimentTuning.ask,
+    "ask_for_trials": ExperimentTuning.ask_for_trials,
     "tell": ExperimentTuning.tell,
     "update_search_space": ExperimentTuning.update_search_space,
     "intermediate": ExperimentTuning.intermediate,

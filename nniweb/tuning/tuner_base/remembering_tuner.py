@@ -12,6 +12,9 @@ class RememberingTuner(Tuner):
         super().__init__(space, seed)
         self.points = UnseenPoints(space)
 
+    def allow_repeats(self) -> None:
+        self.points.may_repeat = True
+
     def note_asked(self, number: int, parameters: Parameters) -> None:
         self.points.add(parameters)
 

@@ -40,6 +40,17 @@ class Tuner(ABC):
         self.note_asked(number, parameters)
         return parameters
 
+    def ask_for_trial(self, number: int, trial: str) -> Parameters:
+        """One more parameter set for a running trial (its id), in a multi-phase experiment; numbered as in ``ask``.
+
+        Raises NoMoreParameters, also where it would have to wait for results: the trial waits, and its own results may
+        be what is missing. An advisor of the user's own may raise ResultsNeeded; it is asked again.
+        """
+        try:
+            return self.ask(number)
+        except ResultsNeeded as error:
+            raise NoMoreParameters(str(error)) from error
+
     @abstractmethod
     def propose(self, number: int) -> Parameters:
         """The parameters for ``ask``, without remembering them. Raises NoMoreParameters and ResultsNeeded."""
@@ -58,12 +69,24 @@ class Tuner(ABC):
         tell for one number only counts where the first had no value.
         """
 
+    def allow_repeats(self) -> None:
+        """Called first in a multi-phase experiment: a running trial that asks for one more parameter set is given one
+        that was tried before rather than none, as by the tuners of NNI 1. Lists and grids end all the same.
+        """
+
     def expect(self, count: int) -> None:
         """So many proposals are asked for next. Only algorithms of the user's own want to know."""
 
+    def note_ask_event(self, event: Mapping[str, Any]) -> None:
+        """The same as ``note_asked``, from an event as it is recorded: with ``trial`` (its id) where a running trial
+        asked for it.
+        """
+        self.note_asked(event["number"], event["parameters"])
+
     def tell_event(self, event: Mapping[str, Any]) -> None:
         """The same as ``tell``, from an event as it is recorded. One of an algorithm of the user's own has more:
-        ``trial`` (its id), ``result`` (what it reported, JSON text) and ``customized`` where a person ran it.
+        ``trial`` (its id), ``result`` (what it reported, JSON text) and ``customized`` where a person ran it. One of a
+        parameter set in a multi-phase trial that is not the trial's end has ``phase``, the set's index.
         """
         self.tell(event["number"], event["parameters"], event["value"], event["status"])
 
@@ -79,7 +102,7 @@ class Tuner(ABC):
         """
         for event in events:
             if event["event"] == "ask":
-                self.note_asked(event["number"], event["parameters"])
+                self.note_ask_event(event)
             elif event["event"] == "tell":
                 self.tell_event(event)
             elif event["event"] == "search_space":

@@ -21,6 +21,8 @@ class UnseenPoints:
         self._space = space
         self._grid = Grid(space)
         self._next = 0
+        #: Whether ``first_of`` gives a point again when all were tried.
+        self.may_repeat = False
 
     def update_search_space(self, space: SearchSpace) -> None:
         self._space = space
@@ -42,15 +44,23 @@ class UnseenPoints:
         raise NoMoreParameters("every point of the search space was tried")
 
     def first_of(self, candidates: Iterable[Parameters], rng: np.random.Generator) -> Parameters:
-        """The first candidate that was not tried, else a random point, else the next of the grid.
+        """The first candidate that was not tried, else a random point, else the next of the grid; with ``may_repeat``
+        then the first candidate, or a random point.
 
         A space with a continuous parameter never repeats in practice and is not asked. Raises NoMoreParameters.
         """
+        first = None
         for candidate in candidates:
+            first = candidate if first is None else first
             if self._space.is_endless() or candidate not in self:
                 return candidate
         for _ in range(_RANDOM_DRAWS):
             point = self._space.sample(rng)
             if self._space.is_endless() or point not in self:
                 return point
-        return self.first_of_grid()
+        try:
+            return self.first_of_grid()
+        except NoMoreParameters:
+            if not self.may_repeat:
+                raise
+            return self._space.sample(rng) if first is None else first

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,6 +49,8 @@ class _Opened:
     asked_at: datetime | None = None
     #: Whether more was wanted while it was asked already.
     wants_more: bool = False
+    #: Whether running trials wanted further parameters meanwhile: they come next.
+    trials_come_next: bool = False
 
 
 class TunerSessions:
@@ -114,6 +116,8 @@ class TunerSessions:
                     f" again from {len(history)} stored events" if history else "")
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
+        if full.multi_phase:
+            spec["multi_phase"] = True
         if full.has_several_objectives:
             spec["objective_modes"] = [objective["optimize_mode"] for objective in full.objectives]
         hears_results = full.assessor is not None or full.has_own_tuner
@@ -128,19 +132,47 @@ class TunerSessions:
         if not self.ready(experiment):
             return
         state = self._opened[experiment.pk]
-        if state.asked_at is not None:
+        if state.asked_at is not None or state.trials_come_next:
             state.wants_more = True
             return
-        state.asked_at, state.wants_more = timezone.now(), False
+        state.wants_more = False
+        self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), self._asking(
+            experiment, state, lambda answer: done(answer["parameters"], answer["exhausted"])))
+
+    def ask_for_trials(self, experiment: Experiment, first_number: int, trials: Sequence[str],
+                       done: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Ask for a further parameter set for each of these running trials (ids), as ``TunerClient.ask_for_trials``;
+        none: no trial waits for any. Proposals are numbered one after another, so only one question is open at a time.
+        """
+        known = self._opened.get(experiment.pk)
+        if not trials:
+            if known is not None:
+                known.trials_come_next = False
+            return
+        if not self.ready(experiment):
+            return
+        state = self._opened[experiment.pk]
+        if state.asked_at is not None:
+            state.wants_more = state.trials_come_next = True
+            return
+        state.trials_come_next = False
+        future = self._client.ask_for_trials(state.public_id, first_number, trials)
+        answered = self._asking(experiment, state, lambda answer: done(answer["given"]))
+        self._when_done(experiment, state, future, answered)
+
+    def _asking(self, experiment: Experiment, state: _Opened, done: Callable[[dict[str, Any]], None]
+                ) -> Callable[[dict[str, Any]], None]:
+        """A question is open from now on. What to do with its answer."""
+        state.asked_at = timezone.now()
         self._asked.append(state)
 
         def answered(answer: dict[str, Any]) -> None:
             state.asked_at = None
             if state.wants_more:
                 doorbell.ring(experiment.pk)
-            done(answer["parameters"], answer["exhausted"])
+            done(answer)
 
-        self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), answered)
+        return answered
 
     def asked_at(self, experiment_pk: int) -> datetime | None:
         """When it was asked for parameters that it has not given yet; None where nothing is awaited of it."""

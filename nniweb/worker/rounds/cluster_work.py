@@ -10,10 +10,10 @@ from django.utils import timezone
 from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.models import Attempt
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
+from nniweb.worker.cluster_host.fair_share import FairShares
 from nniweb.worker.cluster_host.metric_inbox import MetricInbox
 from nniweb.worker.cluster_host.service_host import ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
-from nniweb.worker.rounds.fair_share import FairShares
 from trainingservice.base import TrainingService
 from trainingservice.trial_job import TrialJobDetail
 
@@ -29,6 +29,15 @@ class Drain:
     heard_at: datetime | None
     #: Whether it is final as soon as the trial has a final result.
     until_final: bool = False
+
+
+@dataclass
+class HandedOver:
+    """The service was told of a further parameter set."""
+
+    index: int
+    #: Monotonic time at which it is told again, because it could not take it.
+    again_at: float = float("inf")
 
 
 @dataclass
@@ -58,6 +67,10 @@ class ClusterWork:
     cleaning: set[int] = field(default_factory=set)
     #: Job names the service was told to stop.
     stops_sent: set[str] = field(default_factory=set)
+    #: Attempts about whose jobs the platform is being asked because somebody wanted it (primary keys).
+    refreshing: set[int] = field(default_factory=set)
+    #: Experiment -> attempt (primary keys) -> the parameter set that was handed to the service and is not held yet.
+    handed_over: dict[int, dict[int, HandedOver]] = field(default_factory=dict)
     #: Attempt -> how long its keeper's last word is waited for.
     draining: dict[int, Drain] = field(default_factory=dict)
     drains_loaded: bool = False

@@ -25,9 +25,9 @@ from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.experiments.sql.selected_rows import select
 from nniweb.observability.log_ids import ExperimentLogger
+from nniweb.worker.cluster_host.fair_share import STARTING, FairShares, room_now
+from nniweb.worker.cluster_host.log_words import trials_in_words
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.fair_share import STARTING, FairShares, room_now
-from nniweb.worker.rounds.log_words import trials_in_words
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.teach_tuner import CHUNK as TOLD_AT_ONCE
 from nniweb.worker.rounds.trials_missing import or_no_trial, why_no_answer

@@ -72,6 +72,11 @@ def observe_trials(work: ClusterWork) -> None:
     _finish_drains(work)
 
 
+def write_down(work: ClusterWork, detail: TrialJobDetail) -> None:
+    """What the platform has just said of one job, asked because somebody wanted it."""
+    _apply(work, [detail])
+
+
 def _look(work: ClusterWork, service: TrainingService, changed: Collection[str]) -> None:
     """Look at all jobs, where that is due, else at those that rang."""
     now = work.monotonic()

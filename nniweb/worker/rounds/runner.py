@@ -27,6 +27,7 @@ from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.cluster_host.metric_inbox import MetricInbox
+from nniweb.worker.cluster_host.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.cluster_host.service_host import SLOW_CALL_SECONDS, ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
 from nniweb.worker.coalescing_event import CoalescingEvent
@@ -35,14 +36,15 @@ from nniweb.worker.rounds import (
     cluster_health,
     delete_experiments,
     fill_slots,
+    hand_parameters,
     observe_trials,
+    refresh_trials,
     submission_answers,
     teach_tuner,
     unheard_keepers,
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fetch_code import code_is_there
-from nniweb.worker.rounds.resumed_jobs import resumed_jobs, submit_unseen_again
 from nniweb.worker.rounds.round_experiments import RoundExperiments
 from nniweb.worker.rounds.work_counts import WorkCounts, work_counts_of
 from trainingservice.base import TrainingService
@@ -210,8 +212,11 @@ class ClusterRunner:
             with log_ids(experiment=experiment.public_id):
                 teach_tuner.teach_tuner(self.work, experiment, found)
                 carry_out_stops.carry_out_stops(self.work, experiment, found)
+                refresh_trials.refresh_trials(self.work, experiment, found)
                 if code_is_there(self.work, experiment):
                     fill_slots.fill_slots(self.work, experiment, found)
+                if experiment.multi_phase:
+                    hand_parameters.hand_parameters(self.work, experiment)
                 self._log_status(experiment)
         except (LeaseLost, DatabaseError):
             raise
@@ -228,6 +233,7 @@ class ClusterRunner:
         self.work.logged_status[experiment.pk] = experiment.status
         if experiment.is_finished:
             del self.work.logged_status[experiment.pk]
+            self.work.handed_over.pop(experiment.pk, None)
 
     def _fail_experiment(self, experiment: Experiment, message: str) -> None:
         """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""

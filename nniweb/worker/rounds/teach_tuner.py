@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from nniweb.experiments.lifecycle.transitions import move_experiment, set_targets
-from nniweb.experiments.lifecycle.tuner_events import append_events, intermediate_report
+from nniweb.experiments.lifecycle.tuner_events import append_events, intermediate_report, number_of_set
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.models.trial import RESULTS, TrialTarget
+from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.sql.changed_rows import update
@@ -24,6 +23,7 @@ from nniweb.worker.rounds.failed_trials import (
     results_of,
     why_given_up,
 )
+from nniweb.worker.rounds.told_results import end_of_trial, ends_of_sets, tell_results_of_sets
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, WorkCounts
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -48,6 +48,8 @@ def teach_tuner(work: ClusterWork, experiment: Experiment, found: WorkCounts) ->
     ended = _not_taught(experiment) if found.not_taught else []
     if not experiment.is_finished and not experiment.waits_for_search_space and work.tuners.ready(experiment):
         _tell_search_space(work, experiment)
+        if experiment.multi_phase:
+            tell_results_of_sets(work, experiment)
         if experiment.assessor is not None or experiment.has_own_tuner:
             while _assess(work, experiment):
                 pass
@@ -64,13 +66,17 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     """Each end becomes an event of the tuner's history, once; only then is the tuner itself told."""
     keys = [trial.pk for trial in trials]
     theirs = places(keys)
-    parameters = {row.trial_id: row.value for row in select(
-        TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
     results = results_of(experiment, trials)
-    texts = {pk: text for pk, (_, text) in last_intermediates(experiment, trials).items()} \
-        if experiment.has_own_tuner and experiment.tuner.get(INCLUDES_INTERMEDIATES) else {}
-    events = [_end(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk], texts.get(trial.pk))
-              for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
+    if experiment.multi_phase:
+        events = ends_of_sets(experiment, trials, results)
+    else:
+        texts = {pk: text for pk, (_, text) in last_intermediates(experiment, trials).items()} \
+            if experiment.has_own_tuner and experiment.tuner.get(INCLUDES_INTERMEDIATES) else {}
+        parameters = {row.trial_id: row.value for row in select(
+            TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
+        events = [end_of_trial(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk],
+                               texts.get(trial.pk, trial.final_value))
+                  for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
         taught = update(Trial, f"NOT taught AND id IN {theirs}", keys, taught=True)
@@ -97,35 +103,6 @@ def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | No
                    "trial %d ended: %s%s%s", trial.sequence_id, trial.status,
                    f"; the tuner gets {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
                    f". {trial.message}" if trial.message else "", extra={"trial": trial.public_id})
-
-
-def _end(experiment: Experiment, trial: Trial, parameters: dict[str, Any], values: Sequence[float | None],
-         last: str | None) -> dict[str, Any]:
-    """The event of one end. An algorithm of the user's own is told more, and of trials that people submitted, too.
-
-    ``last``: the intermediate result that stands for the final one.
-    """
-    event: dict[str, Any] = {"event": "tell", "number": trial.ask_number, "parameters": parameters, "value": values[0],
-             "status": trial.status}
-    if experiment.has_several_objectives:
-        event["values"] = None if None in values else list(values)
-    if experiment.has_own_tuner:
-        text = last if last is not None else trial.final_value
-        event |= {"trial": trial.public_id, "result": _storable(text) if trial.status in RESULTS else None}
-        if trial.ask_number is None:
-            event["customized"] = True
-    return event
-
-
-def _storable(value: str | None) -> str | None:
-    """The text, where every database can keep it in JSON: not with NUL or half a character in it."""
-    if value is None or "\0" in value:
-        return None
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return None
-    return value
 
 
 def _count_failures(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial]) -> None:
@@ -163,9 +140,10 @@ def _assess(work: ClusterWork, experiment: Experiment) -> bool:
         return False
     upto = revisions[-1]  # whole revisions only: what has been assessed is remembered by revision
     rows = new.filter(revision__lte=upto).order_by("revision", "n").values_list(
-        "attempt__trial__public_id", "attempt__trial__ask_number", "sequence", "number", "value")
-    reports = [intermediate_report(experiment, trial, asked, sequence, number, str(value))
-               for trial, asked, sequence, number, value in rows]
+        "attempt__trial__public_id", "attempt__trial__ask_number", "sequence", "number", "value", "parameter_id")
+    reports = [intermediate_report(experiment, trial, number_of_set(experiment, asked, given), sequence, number,
+                                   str(value))
+               for trial, asked, sequence, number, value, given in rows]
     work.tuners.assess(experiment, reports, upto)
     return True
 

@@ -31,6 +31,8 @@ class WorkCounts:
     waiting: int = 0
     #: Unfinished trials that are wanted stopped.
     unwanted: int = 0
+    #: Trials about which somebody wants the platform asked now.
+    to_refresh: int = 0
     #: Ended trials that the tuner was not told of.
     not_taught: int = 0
 
@@ -51,7 +53,8 @@ def work_counts_of(experiments: Collection[int]) -> dict[int, WorkCounts]:
                 f"SELECT trial.experiment_id, COUNT(attempt.id),"
                 f" SUM(CASE WHEN attempt.stage = 'submitting' THEN 1 ELSE 0 END),"
                 f" SUM(CASE WHEN attempt.id IS NULL THEN 1 ELSE 0 END),"
-                f" SUM(CASE WHEN trial.target = '{TrialTarget.RUN}' THEN 0 ELSE 1 END)"
+                f" SUM(CASE WHEN trial.target = '{TrialTarget.RUN}' THEN 0 ELSE 1 END),"
+                f" COUNT(attempt.refresh_asked_at)"
                 f" FROM {_TRIALS} trial LEFT JOIN {_ATTEMPTS} attempt ON attempt.trial_id = trial.id"
                 f" AND attempt.stage IN ('submitting', 'submitted')"
                 f" WHERE trial.experiment_id IN {these} AND trial.status IN ({UNFINISHED_TRIALS})"
@@ -62,6 +65,6 @@ def work_counts_of(experiments: Collection[int]) -> dict[int, WorkCounts]:
                 f" AND status NOT IN ({UNFINISHED_TRIALS}) GROUP BY experiment_id", chunk)
             not_taught = dict(cursor.fetchall())
         for pk in chunk:
-            _, under_way, submitting, waiting, unwanted = unfinished.get(pk, (pk, 0, 0, 0, 0))
-            found[pk] = WorkCounts(under_way, submitting, waiting, unwanted, not_taught.get(pk, 0))
+            _, under_way, submitting, waiting, unwanted, to_refresh = unfinished.get(pk, (pk, 0, 0, 0, 0, 0))
+            found[pk] = WorkCounts(under_way, submitting, waiting, unwanted, to_refresh, not_taught.get(pk, 0))
     return found

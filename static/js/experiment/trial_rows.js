@@ -4,6 +4,7 @@ import { showError } from "../ui/action_error.js";
 import { confirmed } from "../ui/confirm.js";
 import { jobsOf, showMessage } from "../ui/named_trials.js";
 import { rest } from "../lib/rest.js";
+import { showParameterSets } from "../ui/parameter_sets.js";
 import { isEnd, showStatus, showText } from "../ui/status.js";
 import { digits, duration, parameter, parameterAt } from "../lib/formats.js";
 import { moment } from "../ui/times.js";
@@ -20,8 +21,10 @@ export function blankRow() {
  */
 export function fillRow(row, trial) {
   const cell = (/** @type {string} */ name) => row.querySelector(`[data-cell="${name}"]`);
-  if (row.dataset.id !== trial.id) {
+  const shown = `${trial.id} ${trial.result_index}`; // of several parameter sets the best one's are shown
+  if (row.dataset.id !== trial.id || (row.dataset.shown ?? `${trial.id} 0`) !== shown) {
     row.dataset.id = trial.id;
+    row.dataset.shown = shown;
     const link = /** @type {HTMLAnchorElement} */ (cell("number"));
     link.href = `/trials/${trial.id}/`;
     link.textContent = String(trial.sequence_id);
@@ -34,6 +37,7 @@ export function fillRow(row, trial) {
     showText(cell("parameters"), Object.entries(trial.parameters ?? {}).map(([name, value]) => `${name} ${parameter(value)}`).join(", "));
   }
   fillCells(cell, trial);
+  showParameterSets(cell("sets"), trial);
   fillMetrics(row.querySelectorAll("[data-metric]"), trial);
   const ended = isEnd(trial.status);
   for (const button of row.querySelectorAll("button[data-action]")) {

@@ -87,10 +87,21 @@ function show(now) {
   showText(cell("attempt"), now.attempt > 1 ? `attempt ${now.attempt}` : "");
   tags.show(now.tags);
   if (resources.readings.length === 0) resources.show();
-  for (const [action, is] of [["cancel", !isEnd(now.status)], ["rerun", isEnd(now.status)]]) {
+  showRefresh(now);
+  for (const [action, is] of [["refresh", !isEnd(now.status)], ["cancel", !isEnd(now.status)], ["rerun", isEnd(now.status)]]) {
     const button = document.querySelector(`#controls [data-action="${action}"]`);
     if (button instanceof HTMLButtonElement) button.hidden = !is;
   }
+}
+
+/** What the platform was asked because a person wanted it. @param {any} now */
+function showRefresh(now) {
+  const line = /** @type {HTMLElement} */ (document.getElementById("refresh"));
+  const { asked_at: asked, answered_at: answered, message } = now.refresh;
+  line.hidden = isEnd(now.status) || !(asked || answered);
+  if (asked) line.replaceChildren("The platform is being asked about it, since ", moment(asked), ".");
+  else if (answered && message) line.replaceChildren("The platform was asked about it ", moment(answered), ` and did not say how it is: ${message}`);
+  else if (answered) line.replaceChildren("The platform was asked about it ", moment(answered), "; what is shown here is what it said.");
 }
 
 /** Further metrics: the final number, until there is one the latest. @param {any} now */
@@ -272,6 +283,21 @@ async function catchUpOnce() {
   }
 }
 
+/** The parameter sets and their results as they were shown last. */
+let shownSets = setsOf(page.trial);
+
+/** @param {any} now */
+function setsOf(now) {
+  return JSON.stringify([now.parameter_set_count, now.result_index, now.final_number, now.parameter_sets]);
+}
+
+/** Several parameter sets: one more came, or a result. @param {any} now */
+function showSets(now) {
+  if (now.parameter_set_count < 2 || setsOf(now) === shownSets) return;
+  shownSets = setsOf(now);
+  refreshParts(["parameter-sets", "parameters"]).catch(showError);
+}
+
 live.watch(`trial/${id}`, page.revision, (frame) => {
   if (frame.gone) {
     showError("This trial was deleted, or you may no longer see it.");
@@ -283,6 +309,7 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
   showEvents(frame.events);
   showFiles(frame.files);
   showNext(frame.next);
+  showSets(frame.trial);
   if (frame.trial.attempt > before) nextAttempt();
   if (!frame.complete || catchingUp) {
     catchUpOnce();
@@ -305,6 +332,10 @@ async function act(action) {
   if (action === "change") {
     const made = await askForChanges(trial, page.search_space);
     if (made) location.assign(`/trials/${made.id}/`);
+    return;
+  }
+  if (action === "refresh") {
+    show(await rest("POST", `trials/${id}/actions/refresh/`));
     return;
   }
   const cancel = action === "cancel";
@@ -338,6 +369,7 @@ logarithmic.addEventListener("change", () => {
   chart.redraw?.();
 });
 
+showRefresh(page.trial);
 showAdvice(page.advice);
 showFiles(page.files);
 beginOutputs(page.streams);

@@ -23,6 +23,8 @@ while True:
         nni.report_intermediate_result(json.loads(rest))
     elif word == "final":
         nni.report_final_result(json.loads(rest))
+    elif word == "next":
+        nni.get_next_parameter()
     elif word == "print":
         sys.stdout.write(rest.encode().decode("unicode_escape"))
         sys.stdout.flush()
@@ -50,7 +52,9 @@ class LedTrials:
             "trainingService": {"platform": "local"}, **config}, folder)
 
     def tell(self, trial: int, *orders: str) -> None:
-        """``metric JSON``, ``final JSON``, ``print TEXT`` (with escapes), ``fail WORDS``, ``end``."""
+        """``metric JSON``, ``final JSON``, ``next`` (asks for another parameter set), ``print TEXT`` (with escapes),
+        ``fail WORDS``, ``end``.
+        """
         for order in orders:
             number = self._told.get(trial, 0)
             self._told[trial] = number + 1

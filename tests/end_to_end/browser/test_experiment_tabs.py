@@ -55,7 +55,7 @@ def test_the_log_shows_what_worker_and_tuner_say_as_they_say_it(server: RunningS
     trials.tell(1, "final 0.75", "end")
     expect(log).to_contain_text("RuntimeError: too good to be true")
     expect(log).to_contain_text("Traceback (most recent call last)")
-    expect(lines.filter(has_text="it cannot go on").locator(".level")).to_have_text("ERROR")
+    expect(lines.filter(has_text="it cannot continue").locator(".level")).to_have_text("ERROR")
     assert not_reloaded(page)
     page.get_by_label("Level").select_option("ERROR")
     page.wait_for_url("**level=ERROR*")

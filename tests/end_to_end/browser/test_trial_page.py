@@ -170,6 +170,49 @@ def test_without_room_for_another_trial_the_form_says_so(server: RunningServer, 
     assert len(server.get(f"experiments/{trials.experiment}/trials/")["results"]) == 1
 
 
+def test_each_parameter_set_of_a_multi_phase_trial_is_shown_with_its_result(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1, multiPhase=True,
+                       searchSpace={"x": {"_type": "choice", "_value": [11, 22, 33]}},
+                       tuner={"name": "GridSearch", "classArgs": {"optimize_mode": "maximize"}})
+    page = open_trial(server, open_page, trials)
+    table = open_page(server, f"/experiments/{trials.experiment}/trials/")
+    sets, of_table = page.locator("#parameter-sets"), table.locator("details.parameter-sets")
+    expect(page.locator(".headline .status")).to_have_text("RUNNING", timeout=60_000)
+    expect(sets).to_be_hidden()
+    trials.tell(0, "final 0.25", "next", "final 0.75", "next", "final 0.5")
+    expect(sets.locator("tbody tr")).to_have_count(3, timeout=60_000)
+    expect(sets.locator("tbody tr.best")).to_contain_text("1 ★")
+    expect(sets.locator("tbody tr.best")).to_contain_text("0.75")
+    expect(page.locator("[data-cell=result]")).to_have_text("0.75")
+    second = server.get(f"trials/{trial_id(server, trials)}/parameters/")["results"][1]
+    expect(page.locator("#parameters")).to_contain_text(str(second["value"]["x"]))
+    expect(of_table.locator("summary")).to_have_text("3 sets", timeout=60_000)
+    of_table.locator("summary").click()
+    expect(of_table.locator("li")).to_have_count(3)
+    expect(of_table.locator("li.best")).to_contain_text("0.75")
+    table.reload()
+    expect(of_table.locator("li.best")).to_contain_text("0.75")
+    trials.tell(0, "end")
+    expect(page.locator(".headline .status")).to_have_text("SUCCEEDED", timeout=60_000)
+
+
+def test_refresh_asks_the_platform_and_says_when_it_did(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_trial(server, open_page, trials)
+    expect(page.locator(".headline .status")).to_have_text("RUNNING", timeout=60_000)
+    expect(page.locator("#refresh")).to_be_hidden()
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.locator("#refresh")).to_contain_text("what is shown here is what it said", timeout=60_000)
+    assert server.get(f"trials/{trial_id(server, trials)}/")["refresh"]["message"] == ""
+    page.reload()
+    expect(page.locator("#refresh")).to_contain_text("The platform was asked about it")
+    trials.tell(0, "final 0.5", "end")
+    expect(page.locator(".headline .status")).to_have_text("SUCCEEDED", timeout=60_000)
+    expect(page.get_by_role("button", name="Refresh")).to_be_hidden()
+    expect(page.locator("#refresh")).to_be_hidden()
+
+
 @pytest.mark.slow
 def test_tags_and_the_way_to_the_neighbours(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=2, trialConcurrency=2)

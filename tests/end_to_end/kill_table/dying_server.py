@@ -28,6 +28,18 @@ POINTS = {
     "before new trials are committed": ("nniweb.worker.rounds.fill_slots", "_make_attempts", "after"),
     "in a status write": ("nniweb.experiments.lifecycle.transitions", "move_trial", "after"),
 }
+#: The same of multi-phase experiments, whose running trials ask for further parameter sets.
+MULTI_PHASE_POINTS = {
+    "before a further parameter set is committed": (
+        "nniweb.worker.rounds.hand_parameters", "append_events", "before"),
+    "after a further parameter set was committed": (
+        "nniweb.worker.cluster_host.tuner_sessions", "TunerSessions.recorded", "before"),
+    "before a further parameter set is handed over": (
+        "trainingservice.polling.service", "PollingTrainingService.update_trial_job", "before"),
+    "before a result of a parameter set is told": ("nniweb.worker.rounds.told_results", "append_events", "before"),
+    "after a result of a parameter set was stored": (
+        "nniweb.experiments.ingest.report_entries", "keep_results_of_sets", "after"),
+}
 
 
 class Countdown:
@@ -59,7 +71,7 @@ def dying(function: Callable[..., Any], when: str, countdown: Countdown) -> Call
 
 @contextmanager
 def doomed(point: str, passes: int) -> Iterator[None]:
-    module, name, when = POINTS[point]
+    module, name, when = {**POINTS, **MULTI_PHASE_POINTS}[point]
     holder: Any = importlib.import_module(module)
     *classes, last = name.split(".")
     for part in classes:

@@ -125,7 +125,7 @@ def test_without_redis_rings_are_dropped_and_it_is_said_once_that_it_went_and_re
 
         until(rung)
     said = [record.getMessage().split(" (")[0].split(":")[0] for record in caplog.records]
-    assert sorted(said) == ["Redis cannot be reached"] * 2 + ["Redis can be reached again"] * 2
+    assert sorted(said) == ["Redis can be reached again"] * 2 + ["Redis cannot be reached"] * 2
 
 
 def test_a_closed_bell_begins_anew_with_the_next_ring(make_bell: Callable[[], Bell]) -> None:

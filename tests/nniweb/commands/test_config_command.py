@@ -78,8 +78,8 @@ def test_upgrade_prints_a_v2_file_that_means_the_same(db, file: Path) -> None:
 
 
 def test_upgrade_refuses_what_it_cannot_carry_over(db, file: Path) -> None:
-    file.write_text(V1 + "multiPhase: true\n")
-    with pytest.raises(CommandError, match="line 20, column 13: multiPhase: must be false"):
+    file.write_text(V1 + "versionCheck: perhaps\n")
+    with pytest.raises(CommandError, match="line 20, column 15: versionCheck: must be true or false"):
         run("upgrade", file)
     file.write_text("trialCommand: x\n")
     with pytest.raises(CommandError, match="already in the v2 form"):

@@ -105,7 +105,7 @@ def test_a_wrong_v2_field_is_named(v2: dict, errors_of: Callable, field: str, va
     ("searchSpacePath", "nowhere.json", "searchSpacePath", "there is no file"),
     ("searchSpacePath", LEFT_OUT, "searchSpacePath", "is required"),
     ("useAnnotation", True, "searchSpacePath", "must be left out with useAnnotation: true"),
-    ("multiPhase", True, "multiPhase", "must be false"),
+    ("multiPhase", "perhaps", "multiPhase", "true or false"),
     ("tuner", LEFT_OUT, "tuner", "is required"),
     ("tuner.builtinTunerName", "TEP", "tuner.builtinTunerName", "TPE"),
     ("tuner.builtinTunerName", "PPOTuner", "tuner.builtinTunerName", "not available"),

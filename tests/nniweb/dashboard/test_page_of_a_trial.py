@@ -76,11 +76,12 @@ def test_an_earlier_attempt_is_shown_by_its_number(page: Page, make_attempt: Mak
 
 
 def test_later_parameter_sets_are_listed(page: Page, make_attempt: MakeAttempt) -> None:
-    trial = make_attempt(status="RUNNING").trial
-    trial.parameter_sets.create(index=1, parameter_id=1, value={"x": 0.75})
+    trial = make_attempt(status="RUNNING", parameter_set_count=2).trial
+    trial.parameter_sets.create(index=1, parameter_id=1, value={"x": 0.75}, final_value="0.125", final_number=0.125)
     html = page(f"/trials/{trial.public_id}/")
-    assert "1 further parameter set" in html
+    assert "Parameter sets</h2>" in html
     assert "0.75" in html
+    assert 'title="0.125"' in html
 
 
 # --- what to do ------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ class NniwebKeeperServer:
             experiment.trial_command = form.command
             experiment.trial_options = form.options.canonical()
             experiment.trial_gpu_number = form.gpu_number
+            experiment.multi_phase = form.multi_phase
             experiment.config = {"environment": form.environment}
             experiment.max_trial_duration = form.limits.max_trial_duration
             experiment.keep_files = list(form.keep_files)

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from nniweb.experiments.models import ApiToken, Attempt, Metric, TrialOutput, User
+from nniweb.experiments.models import ApiToken, Attempt, Metric, Trial, TrialOutput, TrialParameters, User
 from nniweb.experiments.models.account import Role
 
 
@@ -75,6 +75,26 @@ def test_trials_have_nnis_form(nni, finished, experiment) -> None:
     assert nni("get", "job-statistics") == [{"trialJobStatus": "SUCCEEDED", "trialJobNumber": 1}]
     assert nni("get", "export-data") == [{"parameter": {"x": 0.5}, "value": '{"default": 0.5}',
                                           "trialJobId": finished.public_id}]
+
+
+def test_a_trial_with_several_parameter_sets_shows_each_with_its_result(nni, finished, experiment) -> None:
+    type(experiment).objects.update(multi_phase=True)
+    Trial.objects.update(parameter_set_count=2, result_index=1)
+    finished.parameter_sets.update(final_value='{"default": 0.5}', final_number=0.5)
+    TrialParameters.objects.create(trial=finished, index=1, parameter_id=4, value={"x": 1}, final_value="0.75",
+                                   final_number=0.75)
+    TrialParameters.objects.create(trial=finished, index=2, value=None)
+    now = timezone.now()
+    for n, value in ((10, "0.75"), (11, "0.9")):
+        Metric.objects.create(attempt=finished.attempts.get(), n=n, kind="FINAL", sequence=0, value=value,
+                              parameter_id="4", recorded_at=now, received_at=now)
+    [trial] = nni("get", "trial-jobs")
+    assert [json.loads(given)["parameters"] for given in trial["hyperParameters"]] == [{"x": 0.5}, {"x": 1}]
+    assert [(one["parameterId"], json.loads(one["data"])) for one in trial["finalMetricData"]] == [
+        ("3", '{"default": 0.5}'), ("4", "0.75")]
+    assert nni("get", "export-data") == [
+        {"parameter": {"x": 0.5}, "value": '{"default": 0.5}', "trialJobId": finished.public_id},
+        {"parameter": {"x": 1}, "value": "0.75", "trialJobId": finished.public_id}]
 
 
 def test_metrics_are_texts_within_texts(nni, finished) -> None:

@@ -204,4 +204,4 @@ def test_one_that_does_not_answer_is_a_sentence(signed_in: Callable[[User], Clie
     upstream.shutdown()
     upstream.server_close()
     answer = client.get(f"{address}data/runs")
-    assert (answer.status_code, b"open it again" in answer.content) == (502, True)
+    assert (answer.status_code, b"Open it again" in answer.content) == (502, True)

@@ -158,7 +158,7 @@ def test_who_is_no_administrator_may_use_it(algo: Callable[..., str], tmp_path: 
     ("algoType: tuner\nbuiltinName: a\nclassName: C", "className and classArgsValidator of a must be a module and a"),
     ("algoType: tuner\nclassName: b.C", "builtinName must be a name of at most 100 characters"),
     ("algoType: tuner\nbuiltinName: a\nclassName: nowhere.C", "there is no module nowhere in the server's Python"),
-    ("algoType: assessor\nbuiltinName: a\nclassName: demo_of_nniweb.DemoTuner", "is no assessor"),
+    ("algoType: assessor\nbuiltinName: a\nclassName: demo_of_nniweb.DemoTuner", "is not an assessor"),
     ("algoType: tuner\nbuiltinName: a\nclassName: demo_of_nniweb.DemoTuner\nclassArgsValidator: demo_of_nniweb.No",
      "the module demo_of_nniweb has no class No"),
     ("[1, 2]", "must be a group of fields"), ("a: [", "meta.yml: "), ("algorithms: 7", "algorithms must be a list"),

@@ -151,7 +151,7 @@ def test_the_check_tries_each_image_that_roles_have(bench, cluster) -> None:
         TaskRoleSettings(name="bare", docker_image="example/bare:1", python="no-such-python")))
     found = [finding for finding in service.rehearse(options=options) if finding.check == "trial"]
     service.clean_up()
-    assert [(finding.ok, finding.message.partition(" has a Python")[0].partition(" failed")[0]) for finding in found] \
+    assert [(finding.ok, finding.message.partition(" has a suit")[0].partition(" failed")[0]) for finding in found] \
         == [(True, "A test pod with image example/trial:1"), (True, "A test pod with image example/other:1"),
             (False, "A test pod with image example/bare:1")]
     assert "reaches this server" in found[0].message

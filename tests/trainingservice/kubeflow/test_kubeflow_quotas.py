@@ -21,8 +21,8 @@ REFUSED = "pods is forbidden: exceeded quota: small, requested: pods=1, used: po
 
 
 @pytest.mark.parametrize(("operator", "role", "kinds", "said"), [
-    ("tf-operator", "worker", KUBEFLOW_KINDS, f"cannot go on (FailedCreatePod): Error creating: {REFUSED}."),
-    ("pytorch-operator", "master", KUBEFLOW_KINDS, f"cannot go on (FailedCreatePod): Error creating: {REFUSED}."),
+    ("tf-operator", "worker", KUBEFLOW_KINDS, f"cannot continue (FailedCreatePod): Error creating: {REFUSED}."),
+    ("pytorch-operator", "master", KUBEFLOW_KINDS, f"cannot continue (FailedCreatePod): Error creating: {REFUSED}."),
     ("pytorch-operator", "master", TRAINER_KINDS, "4 of 4 pods are used, and it asks for 1.")],
     ids=["TFJob", "PyTorchJob", "TrainJob"])
 def test_a_trial_whose_pods_a_quota_does_not_allow_says_so(tmp_path, monkeypatch, operator, role, kinds, said) -> None:

@@ -30,7 +30,7 @@ def test_a_job_without_pods_says_what_its_controller_was_told(bench, cluster) ->
     service.submit_trial_job(form)
     bench.wait("it says so", lambda: "exceeded quota: small" in service.get_trial_job(form.job_name).message)
     assert service.get_trial_job(form.job_name).message == (
-        f"Job nni{form.job_name} cannot go on (FailedCreate): Error creating: {because}.")
+        f"Job nni{form.job_name} cannot continue (FailedCreate): Error creating: {because}.")
     cluster.controllers.no_pods_because = ""
     bench.wait_for_end(service, form)
     assert bench.output(form) == "at last\n"
@@ -106,4 +106,4 @@ def test_the_last_warning_counts() -> None:
                   for text, at in (("new", "2026-11-20T22:00:46Z"), ("old", "2026-11-20T22:00:45Z"))])
     known = Complaints(api, "default")
     assert known.ask(["u"])
-    assert known.about(["other", "u"]) == "Job t cannot go on (FailedCreate): new."
+    assert known.about(["other", "u"]) == "Job t cannot continue (FailedCreate): new."

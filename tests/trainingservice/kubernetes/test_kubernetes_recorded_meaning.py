@@ -58,7 +58,7 @@ def told(name: str, document: dict[str, Any] | None = None) -> Observation:
     ("tfjob/operator-not-running/10-after-8s", W, "tf-operator has not processed the TFJob yet. If this continues"),
     ("tfjob/unschedulable-gpu/20-still-created", W,
      "waits for a node (Unschedulable): 0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
-    ("tfjob/image-pull-error/20-still-created", W, "worker-0 is being made on node node1."),
+    ("tfjob/image-pull-error/20-still-created", W, "worker-0 is being created on node node1."),
     ("tfjob/deleted-while-running/10-created", W, "The TFJob waits for its pods."),
     ("tfjob/restarting/30-restarting", R, "is restarting because Worker replica(s) failed."),
     ("tfjob/restarting/40-running-again", R, ""),

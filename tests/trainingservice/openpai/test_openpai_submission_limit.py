@@ -93,7 +93,7 @@ def test_what_other_limits_say_is_not_taken_for_it(other):
 
 def test_the_sentence_says_how_many_and_when():
     text = why_it_waits("OpenPAI at pai", "ada", 90.0, Allowance(60, 20, 1800.0))
-    assert "takes 60 submissions per hour from user ada; 20 of them are left for the next 30 minutes" in text
+    assert "accepts 60 submissions per hour from user ada; 20 of them are left for the next 30 minutes" in text
     assert "The next submission is sent in 90 s" in text
     assert "none is left for the next 60 s" in why_it_waits("OpenPAI", "ada", 60.0, Allowance(60, 0, 60.0))
 
@@ -109,7 +109,7 @@ def test_trials_beyond_the_limit_wait_for_their_turn_and_the_cluster_is_well(ben
         return [detail.message for detail in service.list_trial_jobs() if "submissions per hour" in detail.message]
 
     bench.wait("those beyond half of it wait", lambda: len(waiting()) == 4)
-    assert all("takes 4 submissions per hour from user ada; 2 of them are left" in message for message in waiting())
+    assert all("accepts 4 submissions per hour from user ada; 2 of them are left" in message for message in waiting())
     assert all("The next submission is sent in" in message for message in waiting())
     assert service.trouble == ""
     assert cluster.count("POST", "/v2/jobs") == 2

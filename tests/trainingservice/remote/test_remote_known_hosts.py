@@ -122,7 +122,7 @@ def test_an_error_that_nobody_foresaw_is_a_refusal_with_growing_pauses_and_a_sen
     service = bench.open_service()
     bench.wait("it was tried often", lambda: len(asked) > 4)
     assert asked[:5] == [0, 1, 2, 3, 4]
-    words = "cannot be used because of an error that nobody foresaw (ValueError: an odd value)"
+    words = "cannot be used because of an unexpected error (ValueError: an odd value)"
     assert words in service.list_machines()[0].message
     for quick in (True, False):
         found, = service.rehearse(quick=quick)
@@ -145,5 +145,5 @@ def test_a_rehearsal_without_a_folder_on_the_server_says_so(bench, machine):
     (bench.folder / "state").write_text("in the way")
     service = bench.platform.new_service(bench.context())
     found, = service.rehearse(quick=True)
-    assert f"The folder {bench.folder / 'state'} on the server cannot be made (File exists)" in found.message
+    assert f"The folder {bench.folder / 'state'} on the server cannot be created (File exists)" in found.message
     service.clean_up()

@@ -77,7 +77,7 @@ def test_a_key_file_that_is_missing_or_no_key_is_named(make_machine, keys, tmp_p
 def test_an_unknown_host_and_a_refused_connection_are_told_apart(make_machine, keys):
     machine = make_machine()
     unknown = refusal(machine.settings(host="no-such-host.invalid"), keys)
-    assert "no-such-host.invalid is not known" in str(unknown)
+    assert "no-such-host.invalid cannot be resolved" in str(unknown)
     refused = refusal(machine.settings(port=free_port()), keys)
     assert "refuses connections; start its sshd" in str(refused)
     assert not refused.needs_person

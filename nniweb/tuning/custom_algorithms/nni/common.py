@@ -16,9 +16,17 @@ def load(text: Any, **_: Any) -> Any:
     return json.loads(text) if isinstance(text, str | bytes) else text
 
 
+_enabled: set[str] = set()
+
+
+def enable_multi_phase() -> None:
+    """For this process: a running trial may ask for further parameters."""
+    _enabled.add("multi_phase")
+
+
 def multi_phase_enabled() -> bool:
-    """A trial has one set of parameters."""
-    return False
+    """Whether a running trial may ask for further parameters (``multiPhase: true``)."""
+    return "multi_phase" in _enabled
 
 
 def _plain(value: Any) -> Any:

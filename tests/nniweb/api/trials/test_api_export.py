@@ -10,7 +10,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from nniweb.experiments.downloads import export
-from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, User
+from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, TrialParameters, User
 
 
 @pytest.fixture
@@ -109,3 +109,21 @@ def test_halves_of_characters_in_names_do_not_break_a_csv_file_off(
     make_attempt(experiment, status="SUCCEEDED").trial.parameter_sets.update(value={"\ud800": "\ud800"})
     [row] = exported(api, experiment, format="csv")
     assert row["parameters.\\ud800"] == "\\ud800"
+
+
+def test_each_parameter_set_of_a_multi_phase_trial_is_exported_with_its_result(
+        api: APIClient, make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt]) -> None:
+    experiment = make_experiment(multi_phase=True)
+    trial = make_attempt(experiment, status="SUCCEEDED", final_value="0.25", final_number=0.25, result_index=1,
+                         parameter_set_count=2).trial
+    trial.parameter_sets.update(final_value="0.5", final_number=0.5)
+    TrialParameters.objects.create(trial=trial, index=1, parameter_id=1, value={"x": 1, "y": 2}, final_value="0.25",
+                                   final_number=0.25)
+    TrialParameters.objects.create(trial=trial, index=2, value=None)
+    rows = exported(api, experiment, format="csv")
+    assert [(row["parameter_set"], row["parameters.x"], row["parameters.y"], row["final_number"]) for row in rows] == [
+        ("0", "0.5", "", "0.5"), ("1", "1", "2", "0.25")]
+    [document] = exported(api, experiment)["trials"]
+    assert (document["parameters"], document["final_number"], document["result_index"]) == ({"x": 1, "y": 2}, 0.25, 1)
+    assert [(one["index"], one["parameters"], one["final_value"]) for one in document["parameter_sets"]] == [
+        (0, {"x": 0.5}, "0.5"), (1, {"x": 1, "y": 2}, "0.25")]

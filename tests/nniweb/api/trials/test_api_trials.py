@@ -146,6 +146,27 @@ def test_a_running_trial_is_canceled_and_an_ended_one_run_again(api, four) -> No
     assert (again.json()["source"], again.json()["parameters"]) == ("rerun", {"x": 0.5})
 
 
+def test_a_refresh_is_due_until_a_worker_has_asked_the_platform(api, make_attempt) -> None:
+    attempt = make_attempt()
+    one = f"/api/v1/trials/{attempt.trial.public_id}/"
+    assert api.get(one).json()["refresh"] == {"asked_at": None, "answered_at": None, "message": "", "reason": None}
+    asked = api.post(f"{one}actions/refresh/")
+    assert asked.status_code == 202
+    assert asked.json()["refresh"]["asked_at"] is not None
+    at = timezone.now()
+    Attempt.objects.update(refresh_asked_at=None, refreshed_at=at, refresh_problem={
+        "message": "It is away.", "reason": {"code": "unreachable", "said": "It is away."}})
+    assert api.get(one).json()["refresh"] == {
+        "asked_at": None, "answered_at": at.isoformat().replace("+00:00", "Z"), "message": "It is away.",
+        "reason": {"code": "unreachable", "said": "It is away."}}
+
+
+def test_a_trial_that_has_ended_is_not_refreshed(api, four) -> None:
+    refused = api.post(f"/api/v1/trials/{Trial.objects.get(sequence_id=0).public_id}/actions/refresh/")
+    assert refused.status_code == 409
+    assert refused.json()["errors"][0]["reason"]["code"] == "no_job"
+
+
 def test_tags_of_a_trial_are_replaced(api, four) -> None:
     trial = Trial.objects.get(sequence_id=0)
     body = api.patch(f"/api/v1/trials/{trial.public_id}/", {"tags": ["a", "b"]}).json()
@@ -191,5 +212,57 @@ def test_histories_and_parameter_sets_are_listed(api, make_attempt, ada) -> None
     events = api.get(f"{base}events/").json()["results"]
     assert [(event["kind"], event["actor"]) for event in events] == [("RUNNING", "ada")]
     assert api.get(f"{base}parameters/").json()["results"] == [
-        {"index": 0, "parameter_id": None, "value": {"x": 0.5}},
-        {"index": 1, "parameter_id": "p1", "value": {"x": 0.75}}]
+        {"index": 0, "parameter_id": None, "value": {"x": 0.5}, "final_value": None, "final_number": None},
+        {"index": 1, "parameter_id": "p1", "value": {"x": 0.75}, "final_value": None, "final_number": None}]
+
+
+def test_the_result_of_the_only_parameter_set_is_the_trials(api, make_attempt) -> None:
+    trial = make_attempt(final_value="0.25", final_number=0.25).trial
+    [row] = api.get(f"/api/v1/trials/{trial.public_id}/parameters/").json()["results"]
+    assert (row["final_value"], row["final_number"]) == ("0.25", 0.25)
+
+
+@pytest.fixture
+def phases(make_experiment, make_attempt):
+    """A trial that was given three sets and asked for one more, of which there was none; and one with one set."""
+    experiment = make_experiment(multi_phase=True)
+    trial = make_attempt(experiment, status="SUCCEEDED", ask_number=0, final_value="0.125", final_number=0.125,
+                         result_index=2, parameter_set_count=3).trial
+    trial.parameter_sets.update(final_value="0.5", final_number=0.5)
+    for index, number in ((1, None), (2, 0.125)):
+        TrialParameters.objects.create(trial=trial, index=index, parameter_id=index, value={"x": index}, taught=True,
+                                       final_value=None if number is None else str(number), final_number=number)
+    TrialParameters.objects.create(trial=trial, index=3, value=None)
+    other = make_attempt(experiment, status="SUCCEEDED", ask_number=3, final_value="0.75", final_number=0.75).trial
+    other.parameter_sets.update(value={"x": 3}, final_value="0.75", final_number=0.75)
+    return experiment
+
+
+def test_a_trial_with_several_parameter_sets_shows_the_best_one_and_lists_them_all(api, phases) -> None:
+    trial, other = list_of(api, phases)
+    assert (trial["parameters"], trial["final_number"], trial["result_index"], trial["parameter_set_count"]) == (
+        {"x": 2}, 0.125, 2, 3)
+    assert trial["parameter_sets"] == [{"index": 0, "parameters": {"x": 0.5}, "final_number": 0.5},
+                                       {"index": 1, "parameters": {"x": 1}, "final_number": None},
+                                       {"index": 2, "parameters": {"x": 2}, "final_number": 0.125}]
+    assert (other["parameter_sets"], other["parameters"]) == ([], {"x": 3})
+    rows = api.get(f"/api/v1/trials/{trial['id']}/parameters/").json()["results"]
+    assert [(row["value"], row["final_number"]) for row in rows] == [
+        ({"x": 0.5}, 0.5), ({"x": 1}, None), ({"x": 2}, 0.125), (None, None)]
+
+
+def test_filters_and_orders_go_by_the_set_whose_result_is_the_trials(api, phases) -> None:
+    assert sequence(list_of(api, phases, "filter=x%20%3D%202")) == [0]
+    assert sequence(list_of(api, phases, "filter=x%20%3D%200.5")) == []
+    assert sequence(list_of(api, phases, "order=-parameters.x")) == [1, 0]
+
+
+def test_a_rerun_begins_with_the_set_that_gave_the_result(api, phases) -> None:
+    again = api.post(f"/api/v1/trials/{Trial.objects.get(sequence_id=0).public_id}/actions/rerun/")
+    assert (again.status_code, again.json()["parameters"]) == (201, {"x": 2})
+
+
+def test_charts_of_parameters_have_a_point_for_each_set_with_a_result(api, phases) -> None:
+    columns = api.get(f"/api/v1/experiments/{phases.public_id}/parameters/").json()
+    assert list(zip(columns["sequence_id"], columns["value"], columns["columns"][0]["values"], strict=True)) == [
+        (0, 0.5, 0.5), (0, 0.125, 2.0), (1, 0.75, 3.0)]

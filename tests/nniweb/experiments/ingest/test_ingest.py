@@ -250,8 +250,8 @@ def test_a_keeper_whose_attempt_has_ended_without_it_is_told_to_stop(make_attemp
     assert deliver(attempt).body["orders"][0]["order"] == "stop"
 
 
-def test_later_parameters_are_ordered_until_the_keeper_holds_them(make_attempt) -> None:
-    attempt = make_attempt()
+def test_later_parameters_are_ordered_until_the_keeper_holds_them(make_attempt, make_experiment) -> None:
+    attempt = make_attempt(make_experiment(multi_phase=True))
     TrialParameters.objects.create(trial=attempt.trial, index=1, parameter_id=5, value={"x": 1})
     answer = deliver(attempt, started(), metric(2, "1", "REQUEST_PARAMETER"))
     assert [(order["order"], order["index"]) for order in answer.body["orders"]] == [("parameters", 1)]
@@ -259,8 +259,8 @@ def test_later_parameters_are_ordered_until_the_keeper_holds_them(make_attempt) 
     assert deliver(attempt, keeper={"parameter_index": 1}).body["orders"] == []
 
 
-def test_a_keeper_is_asked_back_soon_while_parameters_are_due(make_attempt) -> None:
-    attempt = make_attempt()
+def test_a_keeper_is_asked_back_soon_while_parameters_are_due(make_attempt, make_experiment) -> None:
+    attempt = make_attempt(make_experiment(multi_phase=True))
     assert deliver(attempt, started()).body["next_report_within"] == 10
     assert deliver(attempt, metric(2, "2", "REQUEST_PARAMETER")).body["next_report_within"] == 0.2
     TrialParameters.objects.create(trial=attempt.trial, index=1, parameter_id=5, value={"x": 1})

@@ -276,7 +276,7 @@ def test_a_search_for_networks_is_shown(admin, tmp_path: Path) -> None:
     made.trial("aaaaa", 0, 0.25, "SUCCEEDED")
     experiment = import_archive(read_archive(made.close()), admin)
     assert (experiment.search_space, experiment.trials.count()) == (params["searchSpace"], 1)
-    assert "If it is resumed, it fails, because its tuner is not here." in experiment.notes[-1]
+    assert "If it is resumed, it fails, because its tuner is not on this server." in experiment.notes[-1]
 
 
 def test_trials_that_had_not_ended_say_so_and_their_final_results_count(admin, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_second_import_and_other_folders_are_refused_with_a_sentence(admin, ke
     import_archive(read_archive(kept), admin)
     with pytest.raises(Refused, match="was already imported as experiment"):
         import_archive(read_archive(kept), admin)
-    with pytest.raises(UnreadableArchive, match="there is no db/nni.sqlite in it"):
+    with pytest.raises(UnreadableArchive, match="it contains no db/nni.sqlite"):
         read_archive(tmp_path)
     (tmp_path / "db").mkdir()
     (tmp_path / "db" / "nni.sqlite").write_text("no database at all, but long enough to look like something" * 9)
@@ -452,3 +452,24 @@ def test_a_config_of_a_wrong_shape_is_answered_with_a_sentence(tmp_path: Path, p
     db.close()
     with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI"):
         read_archive(folder)
+
+
+def test_each_parameter_set_of_a_multi_phase_trial_is_imported_with_its_result(admin, tmp_path: Path) -> None:
+    made = Kept(tmp_path / "nni" / "kEpt1234", {**v1(tmp_path), "multiPhase": True})
+    for number, (event, index, x) in enumerate((("WAITING", 0, 0.25), ("ADD_HYPERPARAMETER", 1, 0.75),
+                                                ("ADD_HYPERPARAMETER", 2, 0.5))):
+        made.event(number, "aaaaa", event, {"parameter_id": index, "parameter_source": "algorithm",
+                                            "parameters": {"x": x}, "parameter_index": index}, 0)
+        made.db.execute("INSERT INTO MetricData VALUES (?, 'aaaaa', ?, 'FINAL', 0, ?)",
+                        (START + number * 1000 + 500, str(index), json.dumps(str(x))))
+    made.event(9, "aaaaa", "SUCCEEDED", None, 0)
+    experiment = import_archive(read_archive(made.close()), admin)
+    assert experiment.multi_phase
+    trial = Trial.objects.get()
+    assert (trial.final_number, trial.result_index, trial.parameter_set_count) == (0.75, 1, 3)
+    assert [(row.parameter_id, row.value["x"], row.final_number, row.taught)
+            for row in trial.parameter_sets.order_by("index")] == [(0, 0.25, 0.25, True), (1, 0.75, 0.75, True),
+                                                                    (2, 0.5, 0.5, True)]
+    assert [(event.data["parameters"]["x"], event.data["value"]) for event in TunerEvent.objects.order_by("number")] \
+        == [(0.25, 0.25), (0.75, 0.75), (0.5, 0.5)]
+    assert experiment.next_ask == 3

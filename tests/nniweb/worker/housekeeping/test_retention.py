@@ -259,7 +259,7 @@ def test_code_of_an_ended_experiment_goes_and_then_it_cannot_go_on(
     other.refresh_from_db()
     assert (ended.code, ended.code_removed_at, other.code) == (None, clock.now, archive)
     assert code_archives.remove_unused(clock.now + timedelta(days=9)) == 0  # the other one has it
-    with pytest.raises(Refused, match="copy of its code was removed by retention on 2030-06-07, 6 days after"):
+    with pytest.raises(Refused, match="copy of the experiment's code was removed by retention on 2030-06-07, 6 days"):
         intents.resume(ended)
     Experiment.objects.filter(pk=ended.pk).update(status="DONE", next_sequence_id=10)
     with pytest.raises(Refused, match="Clone the experiment"):
@@ -293,7 +293,7 @@ def test_checkpoints_go_when_their_experiment_has_ended_and_no_trial_waits(
     assert upkeep.look()
     assert not folder.exists()
     experiment.refresh_from_db()
-    with pytest.raises(Refused, match="checkpoints that its trials go on from were removed"):
+    with pytest.raises(Refused, match="checkpoints that its trials continue from were removed"):
         intents.resume(experiment)
 
 

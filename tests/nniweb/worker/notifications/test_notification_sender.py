@@ -324,7 +324,7 @@ def test_an_answer_byte_by_byte_ends_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=drip, args=[listening], daemon=True)
         thread.start()
-        with pytest.raises(CallFailed, match="There is no answer in time"):
+        with pytest.raises(CallFailed, match="The receiver did not answer in time"):
             post(read_webhook_url(f"http://127.0.0.1:{listening.getsockname()[1]}/"), b"{}", {}, also_private=True,
                  seconds=1)
         over.set()

@@ -9,7 +9,7 @@ from nniweb.experiments.actions import intents
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
 from nniweb.experiments.quotas.quota_settings import set_quota
-from nniweb.worker.rounds.fair_share import FairShares
+from nniweb.worker.cluster_host.fair_share import FairShares
 from tests.nniweb.worker.conftest import Rig, report
 
 

@@ -184,7 +184,7 @@ def test_a_submission_that_the_platform_put_off_is_not_repeated_until_the_experi
     rig.skip(120)
     rig.rounds(5)
     trial = Trial.objects.get()
-    assert (trial.message.split(";")[0], submissions(rig)) == (f"The experiment is {status}", before)
+    assert (trial.message.split(".")[0], submissions(rig)) == (f"The experiment is {status}", before)
     intents.resume(experiment)
     rig.until(lambda: submissions(rig) > before)  # though all trials of maxTrialNumber were made
 

@@ -2,7 +2,7 @@
 
 from nniweb.experiments.lifecycle.transitions import attempt_started
 from nniweb.experiments.models import Attempt
-from nniweb.worker.rounds.resumed_jobs import resumed_jobs, submit_unseen_again
+from nniweb.worker.cluster_host.resumed_jobs import resumed_jobs, submit_unseen_again
 from tests.nniweb.worker.conftest import Rig
 
 
