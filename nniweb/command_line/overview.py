@@ -11,6 +11,7 @@ COMMANDS = {
     "A server": {
         "serve": "start the web server and a worker",
         "worker": "start a further worker",
+        "nni-port": "let nnictl and NNI's Python client reach an experiment",
         "doctor": "check this installation and print problems with their solutions",
         "algo": "register custom tuners and assessors under a name",
         "backup": "write a backup; the server may run",

@@ -12,6 +12,7 @@ from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialP
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
 from nniweb.experiments.results.running_time import running_seconds
+from nniweb.nniapi.nni_folders import new_home
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -46,34 +47,37 @@ def profile(experiment: Experiment, now: datetime) -> dict[str, Any]:
 
 
 def registry_entry(experiment: Experiment, port: int | None, pid: int | None) -> dict[str, Any]:
-    """What NNI's registry of experiments says of one. ``pid``: the process whose end is the experiment's."""
+    """What NNI's registry of experiments says of one. ``pid``: the process whose end is the experiment's.
+
+    ``logDir`` of one with a port is where nnictl finds its files (``nnictl_files``).
+    """
     return {"id": experiment.public_id, "port": port, "startTime": milliseconds(experiment.created_at),
             "endTime": milliseconds(experiment.ended_at) or "N/A", "status": nni_status(experiment),
             "platform": experiment.cluster.platform, "experimentName": experiment.name, "tag": list(experiment.tags),
             "pid": pid, "webuiUrl": [] if port is None else [f"http://127.0.0.1:{port}"],
-            "logDir": str(settings.DATA_FOLDER), "prefixUrl": None}
+            "logDir": str(settings.DATA_FOLDER if port is None else new_home()), "prefixUrl": None}
 
 
 def trials_of(experiment: Experiment) -> QuerySet[Trial]:
     return Trial.objects.filter(experiment=experiment).order_by("sequence_id")
 
 
-def trial_documents(trials: QuerySet[Trial]) -> Iterator[dict[str, Any]]:
-    """The answers to GET /trial-jobs."""
+def trial_documents(trials: QuerySet[Trial], id_name: str = "trialJobId") -> Iterator[dict[str, Any]]:
+    """The answers to GET /trial-jobs. ``id_name``: what a trial's id is called."""
     finals = Metric.objects.filter(kind=contract.FINAL).order_by("n")
     with_rows = trials.select_related("experiment").prefetch_related(
         "parameter_sets", Prefetch("attempts", Attempt.objects.order_by("number"), to_attr="in_order"),
         Prefetch("in_order__metrics", finals, to_attr="finals"))
     for trial in with_rows.iterator(chunk_size=500):
-        yield _trial_document(trial)
+        yield _trial_document(trial, id_name)
 
 
-def _trial_document(trial: Trial) -> dict[str, Any]:
+def _trial_document(trial: Trial, id_name: str) -> dict[str, Any]:
     attempts: list[Attempt] = trial.in_order  # type: ignore[attr-defined]  # of trial_documents
     last = attempts[-1] if attempts else None
     folder = last.working_directory if last else ""
     document = {
-        "trialJobId": trial.public_id, "status": trial.status, "sequenceId": trial.sequence_id,
+        id_name: trial.public_id, "status": trial.status, "sequenceId": trial.sequence_id,
         "hyperParameters": [_parameter_text(trial, given) for given in trial.parameter_sets.all()
                             if given.value is not None or given.index == 0],
         "logPath": folder, "startTime": milliseconds(trial.started_at or trial.submitted_at or trial.created_at),
@@ -128,18 +132,18 @@ def _metric(metric: Metric, trial: str) -> dict[str, Any]:
             "sequence": metric.sequence, "data": json.dumps(metric.value)}
 
 
-def export(experiment: Experiment) -> list[dict[str, Any]]:
+def export(experiment: Experiment, id_name: str = "trialJobId") -> list[dict[str, Any]]:
     """The answer to GET /export-data: succeeded trials with a final result; of several parameter sets each with one."""
     trials = trials_of(experiment).filter(status=TrialJobStatus.SUCCEEDED.value, final_value__isnull=False)
     found = []
     for trial in trials.prefetch_related("parameter_sets"):
         given = list(trial.parameter_sets.all())
         if experiment.multi_phase:
-            found += [{"parameter": one.value, "value": one.final_value, "trialJobId": trial.public_id}
+            found += [{"parameter": one.value, "value": one.final_value, id_name: trial.public_id}
                       for one in given if one.final_value is not None]
         else:
             found.append({"parameter": given[0].value if given else {}, "value": trial.final_value,
-                          "trialJobId": trial.public_id})
+                          id_name: trial.public_id})
     return found
 
 

@@ -1,11 +1,13 @@
 """A loopback port for one experiment, without a token: the official client knows nothing but ports.
 
-Whoever can open a connection on this machine may steer that experiment, as with NNI itself; ``serve --nni-port`` says
-so when it opens one. Such a port answers NNI's addresses alone, and only where the browser's page did not come from
-elsewhere.
+Whoever can open a connection on this machine may steer that experiment, as with NNI itself; the server says so when it
+opens one. A second port, which the files of NNI 1 name, answers as that did. Such ports answer NNI's addresses alone,
+and only where the browser's page did not come from elsewhere.
 """
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -20,23 +22,55 @@ from nniweb.nniapi.stand_in import StandIn
 
 NNI_ROOT = "/api/v1/nni/"
 
+#: In the scope of a request through the port for NNI 1.
+OF_NNI_1 = "nniweb.nni_1"
+
+
+class Listener(Protocol):
+    """A loopback port on which this server listens."""
+
+    number: int
+
+    def close(self) -> None: ...
+
+
+#: Listens on a loopback port, 0 for any that is free. Raises OSError.
+Listen = Callable[[int], Listener]
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    """What requests through a port are about."""
+
+    experiment_id: str
+    is_of_nni_1: bool
+
+
+_meanings: dict[int, _Meaning] = {}
 _open: dict[str, "NniPort"] = {}
 
 
 class NniPort:
-    """One open port. ``start`` once the server listens, ``close`` when it ends."""
+    """The open port of one experiment, until ``close``. Raises OSError where nobody can listen there."""
 
-    def __init__(self, experiment: Experiment, port: int) -> None:
-        self.experiment_id = experiment.public_id
-        self.port = port
-        self.stand_in = StandIn(experiment.public_id, port)
-
-    def start(self) -> None:
-        _open[self.experiment_id] = self
-        self.stand_in.start()
+    def __init__(self, experiment_id: str, port: int, listen: Listen) -> None:
+        self.experiment_id, self.port = experiment_id, port
+        self._listener = listen(port)
+        try:
+            self._old_listener = listen(0)
+        except BaseException:
+            self._listener.close()
+            raise
+        self.stand_in = StandIn(experiment_id, port, self._old_listener.number)
+        _meanings[port] = _Meaning(experiment_id, is_of_nni_1=False)
+        _meanings[self._old_listener.number] = _Meaning(experiment_id, is_of_nni_1=True)
+        _open[experiment_id] = self
 
     def close(self) -> None:
         _open.pop(self.experiment_id, None)
+        for listener in (self._listener, self._old_listener):
+            _meanings.pop(listener.number, None)
+            listener.close()
         self.stand_in.close()
 
 
@@ -52,19 +86,19 @@ def stop_was_asked(experiment_id: str) -> None:
         port.stand_in.end_with_experiment()
 
 
-def with_nni_ports(application: ASGI3Application, ports: dict[int, str]) -> ASGI3Application:
-    """The application, answering for one experiment alone on each of these ports (port -> public id)."""
+def with_nni_ports(application: ASGI3Application) -> ASGI3Application:
+    """The application, answering for one experiment alone on each port that is open now."""
 
     async def routed(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         # of the socket itself, not of a header: nobody can pretend to have come through such a port
         server = scope.get("server")
-        experiment_id = ports.get(server[1]) if server else None
-        if experiment_id is None:
+        meaning = _meanings.get(server[1]) if server else None
+        if meaning is None:
             await application(scope, receive, send)
         elif scope["type"] == "http" and not _comes_from_elsewhere(scope):
-            path = f"/nni/{experiment_id}{scope['path']}"
-            await application({**scope, "path": path, "raw_path": path.encode(), NNI_PORT: experiment_id},
-                              receive, send)
+            path = f"/nni/{meaning.experiment_id}{scope['path']}"
+            await application({**scope, "path": path, "raw_path": path.encode(), NNI_PORT: meaning.experiment_id,
+                               OF_NNI_1: meaning.is_of_nni_1}, receive, send)
         elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403,
                         "headers": [(b"content-type", b"application/json")]})
@@ -79,6 +113,11 @@ def with_nni_ports(application: ASGI3Application, ports: dict[int, str]) -> ASGI
 def _comes_from_elsewhere(scope: Scope) -> bool:
     """Whether a browser says that another site's page asks."""
     return any(name.lower() == b"origin" for name, _ in scope["headers"]) and not comes_from_own_page(scope)
+
+
+def is_of_nni_1(request: Request) -> bool:
+    """Whether a client of NNI 1 asks."""
+    return bool(getattr(request._request, "scope", {}).get(OF_NNI_1))
 
 
 class PortAuthentication(BaseAuthentication):

@@ -1,22 +1,38 @@
-"""NNI's registry of experiments, ``~/nni-experiments/.experiment``, in which nnictl looks for them."""
+"""NNI's registries of experiments, in which nnictl looks for them: one of NNI 2 and 3, one of NNI 1."""
 
 import fcntl
 import json
 import logging
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nniweb.nniapi.nni_folders import new_home, old_home
 from trialkeeper.durable_files import put_in_place
 
 logger = logging.getLogger(__name__)
 
+#: Times as NNI 1 has them in its registry, of this machine.
+_OLD_TIME = "%Y/%m/%d %H:%M:%S"
 
-def change_registry(experiment_id: str, entry: dict[str, Any] | None) -> None:
-    """Put an entry into NNI's registry of experiments, ~/nni-experiments/.experiment, or take it out."""
-    folder = Path.home() / "nni-experiments"
+
+def change_registry(experiment_id: str, entry: dict[str, Any] | None, old_port: int | None = None) -> None:
+    """Put an entry into NNI's registries of experiments, or take it out. ``old_port``: the one for NNI 1."""
+    _change(new_home(), experiment_id, entry)
+    _change(old_home(), experiment_id, None if entry is None else _as_of_nni_1(experiment_id, entry, old_port))
+
+
+def _as_of_nni_1(experiment_id: str, entry: dict[str, Any], port: int | None) -> dict[str, Any]:
+    times = {name: datetime.fromtimestamp(entry[name] / 1000).astimezone().strftime(_OLD_TIME)
+             if isinstance(entry[name], int) else entry[name] for name in ("startTime", "endTime")}
+    return {**{name: entry[name] for name in ("status", "platform", "experimentName")}, **times, "port": port,
+            "fileName": experiment_id}
+
+
+def _change(folder: Path, experiment_id: str, entry: dict[str, Any] | None) -> None:
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True, parents=True)
         with open(folder / ".experiment.nniweb-lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             file = folder / ".experiment"

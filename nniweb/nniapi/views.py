@@ -33,11 +33,12 @@ from nniweb.nniapi import documents, ports
 from nniweb.storage.own_files import COMMAND
 from trainingservice.rest.told_json import read_json
 
-#: update_type -> the names of its member in profiles of NNI 2 and 3, and of NNI 1, and the field here.
+#: update_type -> the names of its member in profiles, and the field here. nnictl up to 2.10 puts NNI 1's name beside
+#: the one that we have answered, and means what it has put there.
 UPDATES = {
     "TRIAL_CONCURRENCY": (("trialConcurrency",), "trial_concurrency"),
-    "MAX_EXEC_DURATION": (("maxExperimentDuration", "maxExecDuration"), "max_duration"),
-    "MAX_TRIAL_NUM": (("maxTrialNumber", "maxTrialNum"), "max_trial_number"),
+    "MAX_EXEC_DURATION": (("maxExecDuration", "maxExperimentDuration"), "max_duration"),
+    "MAX_TRIAL_NUM": (("maxTrialNum", "maxTrialNumber"), "max_trial_number"),
     "SEARCH_SPACE": (("searchSpace",), "search_space"),
 }
 #: Names of files that NNI's clients ask for -> the stream that holds their text here.
@@ -63,6 +64,11 @@ class NniView(APIView):
 
     def trial(self) -> Trial:
         return get_object_or_404(self.trials(), public_id=self.kwargs["trial_id"])
+
+    @property
+    def id_name(self) -> str:
+        """What a trial's id is called: NNI 1 had another word."""
+        return "id" if ports.is_of_nni_1(self.request) else "trialJobId"
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, APIException) and not isinstance(exc, ValidationError):
@@ -115,7 +121,7 @@ class ExperimentView(NniView):
         params = request.data.get("params") if isinstance(request.data, dict) else None
         given = [params[name] for name in names if isinstance(params, dict) and name in params]
         if not given:
-            raise ParseError(f"The profile in the body has no params.{names[0]}.")
+            raise ParseError(f"The profile in the body has no params.{names[-1]}.")
         value = given[0]
         if field == "search_space" and isinstance(value, str):  # as text in NNI 1
             value = _json(value)
@@ -193,7 +199,7 @@ class TrialJobsView(NniView):
         trials = self.trials()
         if status := request.query_params.get("status"):
             trials = trials.filter(status=status)
-        return Response(list(documents.trial_documents(trials)))
+        return Response(list(documents.trial_documents(trials, self.id_name)))
 
     def post(self, request: Request, experiment_id: str) -> Response:
         experiment = self.experiment()
@@ -205,7 +211,7 @@ class TrialJobsView(NniView):
 
 class TrialJobView(NniView):
     def get(self, request: Request, experiment_id: str, trial_id: str) -> HttpResponse:
-        found = list(documents.trial_documents(self.trials().filter(public_id=trial_id)))
+        found = list(documents.trial_documents(self.trials().filter(public_id=trial_id), self.id_name))
         return Response(found[0]) if found else done()  # NNI's answer to an unknown id is empty
 
     def delete(self, request: Request, experiment_id: str, trial_id: str) -> HttpResponse:
@@ -235,7 +241,7 @@ class LatestMetricsView(NniView):
 
 class ExportView(NniView):
     def get(self, request: Request, experiment_id: str) -> Response:
-        return Response(documents.export(self.experiment()))
+        return Response(documents.export(self.experiment(), self.id_name))
 
 
 class TrialFileView(NniView):

@@ -25,7 +25,8 @@ from trialkeeper.shortage import is_shortage
 
 if TYPE_CHECKING:  # when running, loaded after the migration
     from nniweb.keeperapi.application import KeeperApplication
-    from nniweb.nniapi.ports import NniPort
+    from nniweb.nniapi.open_ports import OpenPorts
+    from nniweb.nniapi.ports import Listen
     from nniweb.worker.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -42,11 +43,13 @@ class Opening:
     ``failure`` is why the server cannot be opened at all, "" as long as it may be.
     """
 
-    def __init__(self, lock: ServerLock, gate: Gate, url: str, nni_ports: Mapping[int, str],
+    def __init__(self, lock: ServerLock, gate: Gate, url: str, nni_ports: Mapping[str, int], listen: Listen,
                  say: Callable[[str], None], give_up: Callable[[], None]) -> None:
-        """``nni_ports``: port -> public id of its experiment. ``give_up`` is called, on another thread, where there is
-        a ``failure``; ``say`` tells whoever started the server."""
-        self._lock, self._gate, self._url, self._wanted = lock, gate, url, nni_ports
+        """``nni_ports``: public id of an experiment -> the port for its clients of NNI's; ``listen`` opens one.
+        ``give_up`` is called, on another thread, where there is a ``failure``; ``say`` tells whoever started the
+        server."""
+        self._lock, self._gate, self._url = lock, gate, url
+        self._wanted, self._listen = nni_ports, listen
         self._say, self._give_up = say, give_up
         self.failure = ""
         self._stopping = threading.Event()
@@ -54,8 +57,7 @@ class Opening:
         self._worker = LastingThread("worker", self._work, stopping=self._stopping, is_vital=True)
         self._supervisor: Supervisor | None = None
         self._keeper_application: KeeperApplication | None = None
-        self._nni_ports: list[NniPort] = []
-        self._open_ports: list[NniPort] = []
+        self._nni_ports: OpenPorts | None = None
         self._has_told = False
 
     def start(self) -> None:
@@ -66,8 +68,8 @@ class Opening:
     def close(self) -> None:
         """End what was begun. Trials go on."""
         self._stopping.set()
-        for opened in self._nni_ports:
-            opened.close()
+        if self._nni_ports is not None:
+            self._nni_ports.close()
         if self._supervisor is not None:
             self._supervisor.stop()
         self._worker.join(WORKER_ENDS_WITHIN)
@@ -78,8 +80,8 @@ class Opening:
 
     def _open(self) -> None:
         try:
-            for step in (self._bring_up_to_date, self._find_nni_ports, self._prepare_worker, self._open_gate,
-                         self._worker.start, self._tell, self._launch_demo):
+            for step in (self._bring_up_to_date, self._check_nni_ports, self._prepare_worker, self._open_gate,
+                         self._worker.start, self._tell, self._open_nni_ports, self._launch_demo):
                 if self._stopping.is_set():
                     return
                 step()
@@ -108,18 +110,20 @@ class Opening:
         except CannotUpgrade as error:
             raise CommandError(str(error)) from error
 
-    def _find_nni_ports(self) -> None:
+    def _check_nni_ports(self) -> None:
         from nniweb.experiments.models import Experiment
-        from nniweb.nniapi.ports import NniPort
 
-        found = []
-        for port, name in self._wanted.items():
-            experiment = Experiment.objects.filter(public_id=name, deleted_at=None).first()
-            if experiment is None:
+        for name, port in self._wanted.items():
+            if not Experiment.objects.filter(public_id=name, deleted_at=None).exists():
                 raise CommandError(f"--nni-port {name}={port}: there is no experiment {name}. {COMMAND} experiments "
                                    "list shows all experiments.")
-            found.append(NniPort(experiment, port))
-        self._nni_ports = self._nni_ports or found
+
+    def _open_nni_ports(self) -> None:
+        from nniweb.nniapi.open_ports import OpenPorts
+
+        if self._nni_ports is None:
+            self._nni_ports = OpenPorts(self._listen, self._wanted, self._say)
+        self._nni_ports.start()
 
     def _prepare_worker(self) -> None:
         from nniweb.worker.supervisor import Supervisor
@@ -134,25 +138,18 @@ class Opening:
 
         self._keeper_application = keeper_application
         keeper_application.group_commit.start()
-        self._gate.open(with_nni_ports(application, dict(self._wanted)) if self._wanted else application)
+        self._gate.open(with_nni_ports(application))
 
     def _tell(self) -> None:
         from nniweb.startup.first_start import first_user, sign_in_address
 
         self._lock.write_address([self._url])  # for keepers on this machine
-        for opened in self._nni_ports:
-            if opened not in self._open_ports:
-                opened.start()
-                self._open_ports.append(opened)
         if self._has_told:
             return
         address = sign_in_address(self._url, first_user())
         self._say(f"\nNNI Web is running at {self._url}\nSign in with this link (once, within an hour):\n\n    "
                   f"{address}\n\nData folder: {settings.DATA_FOLDER}\nCtrl-C stops the server. Running trials "
                   "continue.\n")
-        for opened in self._nni_ports:
-            self._say(f"NNI's clients find experiment {opened.experiment_id} at port {opened.port} of this machine, "
-                      "without a token. Every local user can control this experiment.")
         self._has_told = True
 
     def _launch_demo(self) -> None:

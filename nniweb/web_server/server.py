@@ -4,11 +4,13 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any
 
 import daphne.server
 from django.conf import settings
 from twisted.internet import reactor
+from twisted.internet.error import CannotListenError
 
 from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, Scope
 from nniweb.middleware.allowances import ANYBODYS_BYTES, Allowances
@@ -16,6 +18,21 @@ from nniweb.process.descriptors import ENOUGH, raise_limit
 from nniweb.web_server.channel import Channel
 from nniweb.web_server.connections import SHARE_OF_DESCRIPTORS, Connections
 from nniweb.web_server.websocket import WebSocket
+
+#: Seconds within which the reactor is to listen on a further port.
+LISTENS_WITHIN = 10.0
+
+
+class LoopbackPort:
+    """A further port on which the server listens, as ``number``."""
+
+    def __init__(self, listening: Any) -> None:
+        self._listening = listening
+        self.number: int = listening.getHost().port
+
+    def close(self) -> None:
+        """Take no further connection; those that there are go on. For any thread."""
+        reactor.callFromThread(self._listening.stopListening)
 
 
 class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not annotated
@@ -52,6 +69,25 @@ class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not ann
         self._look()
         if self._is_ready is not None:
             self._is_ready()
+
+    def listen_on_loopback(self, number: int) -> "LoopbackPort":
+        """Listen on a further port of this machine, 0 for any that is free. For other threads than the reactor's.
+
+        Raises OSError where that cannot be.
+        """
+        listening: Future[LoopbackPort] = Future()
+
+        def begin() -> None:
+            try:
+                listening.set_result(LoopbackPort(reactor.listenTCP(
+                    number, self.http_factory, interface="127.0.0.1")))
+            except CannotListenError as error:
+                listening.set_exception(OSError(f"port {number} cannot be used: {error.socketError}"))
+            except Exception as error:
+                listening.set_exception(error)
+
+        reactor.callFromThread(begin)
+        return listening.result(LISTENS_WITHIN)
 
     def _look(self) -> None:
         self.http_factory.connections.look(time.monotonic())

@@ -20,11 +20,12 @@ from nni.experiment import Experiment
 experiment = Experiment.connect(int(sys.argv[1]))
 jobs = experiment.list_trial_jobs()
 metrics = experiment.get_job_metrics()
+statistics = experiment.get_job_statistics()
 experiment.update_trial_concurrency(3)
 experiment.update_max_trial_number(6)
 first = experiment.get_trial_job(jobs[0].trialJobId)
 print(json.dumps({
-    "id": experiment.id, "status": experiment.get_status(), "statistics": experiment.get_job_statistics(),
+    "id": experiment.id, "status": experiment.get_status(), "statistics": statistics,
     "trials": [[job.trialJobId, job.status, job.sequenceId, job.hyperParameters[0].parameters,
                 job.finalMetricData[0].data, job.endTime > job.startTime] for job in jobs],
     "metrics": {trial: [[one.type, one.sequence, one.data] for one in ones] for trial, ones in metrics.items()},
@@ -87,7 +88,7 @@ def served(make_server: Any, client: Client, tmp_path: Path) -> tuple[RunningSer
     experiment = server.launch({
         "experimentName": "for nni", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path / "code"),
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialConcurrency": 2, "maxTrialNumber": 4,
-        "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}, tmp_path)
+        "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}, tmp_path / "code")
     server.wait_for_experiment(experiment)
     server.stop()
     port = free_port()

@@ -32,6 +32,15 @@ OLD_INSTALLATIONS = {
 }
 
 
+#: The same with all that its nnictl imports.
+NNICTL_INSTALLATIONS = {
+    "2.10.1 nnictl": [["--no-deps", "nni==2.10.1"], [*_FOR_TRIALS, "filelock<3.12"]],
+    "1.7.1 nnictl": [["--upgrade", "pip<22"], ["--no-deps", "nni==1.7.1"],
+                     ["--only-binary", ":all:", "json_tricks", "numpy", "ruamel.yaml", "requests", "colorama", "schema",
+                      "psutil", "prettytable", "astor", "pkginfo"], ["PythonWebHDFS", "netifaces"]],
+}
+
+
 @functools.cache
 def official_python(version: str, interpreter: str = sys.executable) -> Path:
     """The interpreter of an environment with this version, made with ``interpreter``. Skips the test where there can be
@@ -40,7 +49,7 @@ def official_python(version: str, interpreter: str = sys.executable) -> Path:
     cache = Path(os.environ.get("NNIWEB_TEST_CACHE") or Path.home() / ".cache" / "nniweb-tests")
     of_python = subprocess.run([interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=True,
                                capture_output=True, text=True).stdout.strip()
-    folder = cache / f"nni-{version}-python{of_python}"
+    folder = cache / f"nni-{version.replace(' ', '-')}-python{of_python}"
     python, done = folder / "bin" / "python", folder / "installed"
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / f"{folder.name}.lock", "w") as lock:
@@ -55,7 +64,7 @@ def official_python(version: str, interpreter: str = sys.executable) -> Path:
 
 def _install(version: str, folder: Path, python: Path, interpreter: str) -> str:
     """Make the environment; "" or the last line of what went wrong."""
-    wanted_here = {**INSTALLATIONS, **OLD_INSTALLATIONS}[version]
+    wanted_here = {**INSTALLATIONS, **OLD_INSTALLATIONS, **NNICTL_INSTALLATIONS}[version]
     steps = [[interpreter, "-m", "venv", "--clear", str(folder)],
              *([str(python), "-m", "pip", "install", "-q", *wanted] for wanted in wanted_here),
              [str(python), "-c", "import nni"]]

@@ -110,7 +110,7 @@ class Experiment(models.Model):
     multi_phase = models.BooleanField(default=False)
     trial_concurrency = models.PositiveIntegerField()
     max_trial_number = models.PositiveIntegerField(null=True)
-    max_duration = models.FloatField(null=True, help_text="Seconds in status RUNNING.")
+    max_duration = models.FloatField(null=True, help_text="Seconds of running time.")
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
     #: {"onPlatformFailure": n, "onFailure": n}: attempts more that a trial gets (see ``retries``).
     retry = models.JSONField(default=dict)
@@ -136,6 +136,9 @@ class Experiment(models.Model):
     launch_key = models.CharField(max_length=140, null=True, unique=True, editable=False)  # noqa: DJ001  most have none
     #: Address keepers elsewhere shall call (nniManagerIp), "" = the installation's own.
     callback_url = models.CharField(max_length=300, blank=True)
+
+    #: Loopback port at which the server on this machine answers NNI's own clients for it, without a token.
+    nni_port = models.PositiveIntegerField(null=True, unique=True, editable=False)
 
     next_sequence_id = models.PositiveIntegerField(default=0)
     #: How many parameter sets the tuner was asked for: the next one's parameter id.

@@ -36,6 +36,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.following import follow, front_documents, progress_document, trial_document
+from nniweb.management.found_experiment import found_experiment
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.storage.own_files import COMMAND, example_config
 from trainingservice.trial_job_status import TrialJobStatus
@@ -63,7 +64,7 @@ class Command(AskedHere):
         if verb == "list":
             self._list(options.get("everything", False), options.get("as_json", False))
             return
-        experiment = _find(options["id"])
+        experiment = found_experiment(options["id"])
         if verb in STEERING:
             self._steer(experiment, verb, {name: options[name] for name in NEW_LIMITS
                                            if options.get(name) is not None})
@@ -223,16 +224,3 @@ def _checked(limits: dict[str, Any]) -> dict[str, Any]:
         return dict(form.validated_data)
     raise CommandError("\n".join(f"--{name.replace('_', '-')}: {' '.join(map(str, errors))}"
                                  for name, errors in form.errors.items()))
-
-
-def _find(start: str) -> Experiment:
-    """The experiment whose id begins so. Raises CommandError unless there is exactly one."""
-    found = list(Experiment.objects.filter(deleted_at=None, public_id__startswith=start)
-                 .select_related("cluster").order_by("public_id")[:6])
-    exact = [experiment for experiment in found if experiment.public_id == start]
-    if len(found) == 1 or exact:
-        return (exact or found)[0]
-    if not found:
-        raise CommandError(f"There is no experiment whose id begins with {start!r}. "
-                           f"`{COMMAND} experiments list --all` lists all experiments.")
-    raise CommandError(f"Several ids begin with {start!r}: {', '.join(str(experiment) for experiment in found)}.")

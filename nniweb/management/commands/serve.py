@@ -28,8 +28,8 @@ class Command(BaseCommand):
         parser.add_argument("--host", default=settings.HOST, help="address to listen on (default: %(default)s)")
         parser.add_argument("--port", type=int, default=settings.PORT, help="port (default: %(default)s)")
         parser.add_argument("--nni-port", action="append", default=[], metavar="EXPERIMENT=PORT",
-                            help="answer NNI's own clients for this experiment on a loopback port, without a token; "
-                                 "may be repeated")
+                            help="answer NNI's own clients for this experiment on a loopback port, without a token, "
+                                 "until the server ends; may be repeated. nni-port does it while the server runs")
 
     def handle(self, *args: Any, host: str, port: int, nni_port: list[str], **options: Any) -> None:
         lock = ServerLock(settings.DATA_FOLDER)
@@ -59,10 +59,11 @@ class Command(BaseCommand):
         from nniweb.web_server.server import Server
 
         gate = Gate()
-        opening = Opening(lock, gate, f"http://{_shown_host(host)}:{port}", nni_ports, self._say,
+        opening = Opening(lock, gate, f"http://{_shown_host(host)}:{port}", nni_ports,
+                          lambda number: server.listen_on_loopback(number), self._say,
                           give_up=lambda: reactor.callFromThread(server.stop))
 
-        endpoints = [_endpoint(host, port), *(_endpoint("127.0.0.1", number) for number in nni_ports)]
+        endpoints = [_endpoint(host, port)]
         server = Server(application=gate, endpoints=endpoints, signal_handlers=True,
                         action_logger=None, http_timeout=None, server_name="NNI Web", verbosity=0,
                         ready_callable=opening.start)
@@ -94,15 +95,17 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def _nni_ports(written: list[str]) -> dict[int, str]:
-    """The ports of ``--nni-port``, each with the public id that was given for it. Raises CommandError."""
-    found: dict[int, str] = {}
+def _nni_ports(written: list[str]) -> dict[str, int]:
+    """The ports of ``--nni-port`` by the public id that was given for each. Raises CommandError."""
+    found: dict[str, int] = {}
     for text in written:
         name, separator, number = text.partition("=")
         if not separator or whole_number(number) is None:
             raise CommandError(f"--nni-port {text}: expected EXPERIMENT=PORT, such as --nni-port abc123def456=8081.")
         _port_must_be_free("127.0.0.1", int(number))
-        found[int(number)] = name
+        if name in found or int(number) in found.values():
+            raise CommandError(f"--nni-port {text}: each experiment and each port can be given once.")
+        found[name] = int(number)
     return found
 
 

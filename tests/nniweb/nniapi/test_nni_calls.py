@@ -119,6 +119,8 @@ def test_a_repeated_trial_shows_the_results_of_its_last_attempt(nni, finished) -
     ("TRIAL_CONCURRENCY", {"trialConcurrency": 5}, "trial_concurrency", 5),
     ("MAX_TRIAL_NUM", {"maxTrialNumber": 50}, "max_trial_number", 50),
     ("MAX_TRIAL_NUM", {"maxTrialNum": 51}, "max_trial_number", 51),
+    # nnictl up to 2.10: NNI 1's name beside what it was answered
+    ("MAX_TRIAL_NUM", {"maxTrialNumber": 10, "maxTrialNum": 52}, "max_trial_number", 52),
     ("MAX_EXEC_DURATION", {"maxExperimentDuration": "1h"}, "max_duration", 3600),
     ("MAX_EXEC_DURATION", {"maxExecDuration": 90}, "max_duration", 90),
     ("SEARCH_SPACE", {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 2]}}}, "search_space",

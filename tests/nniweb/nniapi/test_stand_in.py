@@ -12,7 +12,7 @@ import pytest
 from nniweb.experiments.models import Experiment
 from nniweb.nniapi.stand_in import StandIn
 
-PORT = 8081
+PORT, OLD_PORT = 8081, 8082
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def experiment(make_experiment: Any) -> Experiment:
 def stand_in(experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Begun for a running experiment; looks only when it is told to."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    made = StandIn(experiment.public_id, PORT)
+    made = StandIn(experiment.public_id, PORT, OLD_PORT)
     made.begin()
     yield made
     made.close()
@@ -93,7 +93,7 @@ def test_an_experiment_that_was_stopped_before_can_be_looked_at(
 ) -> None:
     stand_in.close()
     Experiment.objects.update(status="STOPPED")
-    later = StandIn(experiment.public_id, PORT)
+    later = StandIn(experiment.public_id, PORT, OLD_PORT)
     later.begin()
     later.look()
     try:
