@@ -36,6 +36,7 @@ from trainingservice.cluster_metadata import MetadataKey, MetadataParts
 from trainingservice.cluster_settings import without_secrets
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform
+from trialkeeper.whole_number import whole_number
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _check_in_settings(cluster: Cluster, known: MetadataKey, value: str | None) 
 def _path(field_of_settings: str) -> tuple[str | int, ...]:
     """``settings.machineList[0].host`` in steps, without its beginning."""
     steps = re.findall(r"[^.\[\]]+", field_of_settings.removeprefix("settings"))
-    return tuple(int(step) if step.isdecimal() else step for step in steps)
+    return tuple(step if (number := whole_number(step)) is None else number for step in steps)
 
 
 def _refused(key: str, invalid: InvalidMetadata) -> Refused:
