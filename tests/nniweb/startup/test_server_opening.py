@@ -30,8 +30,11 @@ class Opened:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.said, self.gave_up, self.gate = folder, list[str](), threading.Event(), Gate()
-        self.opening = Opening(ServerLock(folder), self.gate, "http://127.0.0.1:1", {}, self.said.append,
+        self.opening = Opening(ServerLock(folder), self.gate, "http://127.0.0.1:1", {}, self._listen, self.said.append,
                                self.gave_up.set)
+
+    def _listen(self, port: int) -> Any:
+        raise AssertionError(f"no experiment has a port, and {port} is opened")
 
     @property
     def is_open(self) -> bool:
@@ -133,7 +136,7 @@ def test_what_does_not_pass_ends_the_start_with_a_sentence(opened: Opened, monke
 
 
 def test_an_experiment_that_is_not_there_has_no_port_of_its_own(opened: Opened) -> None:
-    opened.opening._wanted = {4321: "nosuchid"}
+    opened.opening._wanted = {"nosuchid": 4321}
     opened.opening.start()
     assert opened.gave_up.wait(20)
     assert "there is no experiment nosuchid" in opened.opening.failure
