@@ -22,7 +22,7 @@ from benchmarks.reporting import Report  # noqa: E402
 from nniweb.tuning.process.experiment_tuning import ExperimentTuning  # noqa: E402
 
 #: Milliseconds of a proposal at 10,000 results.
-LIMITS = {"TPE": 100.0, "Random": 2.0}
+LIMITS = {"TPE": 20.0, "Random": 2.0}
 #: Proposals that are measured.
 ASKED = 30
 SPACE = {"lr": {"_type": "loguniform", "_value": [0.0001, 1]}, "momentum": {"_type": "uniform", "_value": [0, 1]},

@@ -35,6 +35,17 @@ def days(name: str) -> int | None:
     return count or None
 
 
+def days_or_word(name: str, default: str, words: tuple[str, ...]) -> int | str:
+    """A number of days from 1, or one of these words."""
+    value = text(name, default).strip()
+    if value in words:
+        return value
+    if not value.isascii() or not value.isdecimal() or not 1 <= int(value) <= 36_500:
+        raise ImproperlyConfigured(f"{name} must be {', '.join(words)} or a number of days from 1 to 36500, not "
+                                   f"{value!r}.")
+    return int(value)
+
+
 def boolean(name: str, default: bool) -> bool:
     """1, true, yes or on; 0, false, no, off or nothing."""
     value = text(name, "1" if default else "0").lower()

@@ -13,7 +13,7 @@ import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 from nniweb import mail_settings
-from nniweb.environment import boolean, days, names, number, text
+from nniweb.environment import boolean, days, days_or_word, names, number, text
 from nniweb.http.proxies import read_networks
 from nniweb.storage import own_files
 
@@ -50,6 +50,7 @@ LOW_SPACE_BYTES = number("NNIWEB_LOW_SPACE_MB", 500) * 1_000_000
 # days that what is not a result is kept, where an experiment says nothing else; None: for ever
 KEEP_DAYS = {"output": days("NNIWEB_KEEP_OUTPUT_DAYS"), "readings": days("NNIWEB_KEEP_READINGS_DAYS"),
              "files": days("NNIWEB_KEEP_FILES_DAYS"), "code": days("NNIWEB_KEEP_CODE_DAYS")}
+KEEP_JOBS = days_or_word("NNIWEB_KEEP_JOBS_DAYS", "saved", ("saved", "forever"))
 EXTRA_PLATFORMS = text("NNIWEB_EXTRA_PLATFORMS")
 # Where code folders may lie that people name over the web; who starts a command here may name any.
 CODE_ROOTS = tuple(Path(name).expanduser().absolute() for name in names(

@@ -19,8 +19,9 @@ PLATFORMS = platform_names()
 #: what that imports, starts.
 REAL_PROGRAMS = {"remote": "tests.fakes.ssh_machine", "slurm": "tests.fakes.slurm_cluster"}
 DOUBLES = {"kubernetes": "kubernetes.under_test", "kubeflow": "kubernetes.under_test",
-           "frameworkcontroller": "kubernetes.under_test", "openpai": "openpai.cluster", "dlts": "dlts_dashboard",
-           "azureml": "azureml_workspace", "command": "tiny_scheduler"}
+           "frameworkcontroller": "kubernetes.under_test", "adl": "kubernetes.under_test",
+           "openpai": "openpai.cluster", "dlts": "dlts_dashboard", "azureml": "azureml_workspace",
+           "command": "tiny_scheduler"}
 
 
 def name_of(page: object) -> str:

@@ -87,6 +87,15 @@ class MachineDetail:
     way_home: str = ""
 
 
+@dataclass(frozen=True)
+class RemovedJobs:
+    """What a call of ``remove_ended_jobs`` did: how many jobs it removed, and how many it left."""
+
+    removed: int = 0
+    left: int = 0
+    is_through: bool = True
+
+
 class TrainingService(abc.ABC):
     """Runs the trial jobs of one cluster. One object serves all experiments that use the cluster.
 
@@ -127,6 +136,12 @@ class TrainingService(abc.ABC):
     #: True where a job that runs may be suspended on the platform, and run anew later: then a keeper that something
     #: outside of the server stopped is no end before the platform has spoken.
     suspends_jobs: ClassVar[bool] = False
+    #: True where such a job is run again by the platform itself, whose next run goes on with the journal of the last:
+    #: a keeper that something else stopped is then no end as long as the platform has the job.
+    continues_jobs: ClassVar[bool] = False
+    #: True where the platform keeps ended jobs, with their logs, until somebody removes them: the host then calls
+    #: ``remove_ended_jobs`` when an experiment has ended.
+    keeps_ended_jobs: ClassVar[bool] = False
     #: Metadata keys of the platform's own: key -> what its value means (one sentence, shown to people). NNI's keys are
     #: there without being named (``cluster_metadata.py``); one that is named here is the platform's own business.
     metadata_keys: ClassVar[dict[str, str]] = {}
@@ -350,6 +365,17 @@ class TrainingService(abc.ABC):
             if job.form.experiment_id == experiment_id and not job.status.is_end:
                 self.cancel_trial_job(job.id)
 
+    def remove_ended_jobs(self, job_names: Collection[str], *, keep_unsaved: bool) -> RemovedJobs:
+        """Remove what the platform still has of these ended jobs, with their logs (default: nothing).
+
+        Folders and copies of code stay. ``keep_unsaved``: leave jobs of which other parts than the reporting one have
+        logs too, and those whose removal would remove files of the trial: the host has neither. May be called again,
+        and of jobs that are gone or not known to this object. Takes no longer than some 20 seconds: ``is_through`` is
+        False where there is more to remove. Raises TemporaryError where something of one of them still runs; others are
+        removed then.
+        """
+        return RemovedJobs()
+
     def output_folder(self, job: TrialJobDetail) -> OutputFolder:
         """What the job's trial wrote into NNI_OUTPUT_DIR, while it runs and afterwards, for as long as it is there.
 
@@ -357,8 +383,10 @@ class TrainingService(abc.ABC):
         told of. Asks nobody yet; whoever gets it closes it. Raises Unsupported where the server cannot look into the
         folders of trials (the default), NoSuchOutput where the job has none.
         """
+        kept = "Files that keepFiles of the experiment names are uploaded when a trial ends." if self.keepers_report \
+            else "Let the trial's command copy what is to be kept to a place that you can read."
         raise Unsupported(f"Trials of the platform {self.platform} store their files where the server cannot read "
-                          "them. Files that keepFiles of the experiment names are uploaded when a trial ends.")
+                          f"them. {kept}")
 
     @property
     def trouble(self) -> str:

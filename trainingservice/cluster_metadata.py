@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions, without_secrets
 from trainingservice.errors import InvalidMetadata
+from trainingservice.storable_text import WHY, places_of_bad_texts
 
 TRIAL_CONFIG, NNI_MANAGER_IP = "trial_config", "nni_manager_ip"
 #: Metadata key -> the section of NNI's v1 files that it holds. Keys of other sections are made in the same way.
@@ -90,8 +91,12 @@ class MetadataKey:
         """
         try:
             document = json.loads(value) if value.strip() else ([] if self._is_list else {})
+            for place in places_of_bad_texts(document):
+                raise InvalidMetadata(self._text(("", *place)), WHY)
         except ValueError as error:
             raise InvalidMetadata(self.name, f"must be JSON ({error})") from None
+        except RecursionError:
+            raise InvalidMetadata(self.name, "must be JSON that is not nested so deeply") from None
         kind = list if self._is_list else dict
         if not isinstance(document, kind):
             raise InvalidMetadata(self.name, f"must be {'a list' if self._is_list else 'an object'} of JSON")

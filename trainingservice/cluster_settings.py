@@ -22,6 +22,9 @@ class SettingsModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True,
                               validate_default=True)
 
+    #: Names (snake_case) of fields that may change while the stored secrets beside and below them stay: nothing in them
+    #: decides where a secret is sent. After a change of any other field such a secret must be given again.
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset()
     #: How NNI's v1 files spell these fields: v1 path in the file -> path in the v2 section, both with
     #: ``[]`` after a list (``"machineList[].ip": "machineList[].host"``). Where two v1 fields mean the
     #: same, the later one wins. Leave it empty for a platform that has no v1 form.
@@ -101,6 +104,10 @@ class TrialOptions(SettingsModel):
     def gpus_of_a_trial(self, gpu_number: int | None) -> int:
         """How many GPUs one trial asks for in all, where trialGpuNumber is ``gpu_number``."""
         return gpu_number or 0
+
+    def code_in_image(self) -> str:
+        """Folder of the image in which trials run, so that no code is sent to them; "" where it is sent."""
+        return ""
 
     def code_directories(self) -> Mapping[tuple[str | int, ...], str]:
         """Folders of the trial's code, as written, that files name in these options: place of the field -> folder."""

@@ -28,6 +28,7 @@ EXTRA_PLATFORMS_VARIABLE = "NNIWEB_EXTRA_PLATFORMS"
 
 #: name -> "module:Class"
 BUILT_IN: dict[str, str] = {
+    "adl": "trainingservice.adl.service:AdlTrainingService",
     "azureml": "trainingservice.azureml.service:AzureMlTrainingService",
     "frameworkcontroller": "trainingservice.frameworkcontroller.service:FrameworkControllerTrainingService",
     "kubeflow": "trainingservice.kubeflow.service:KubeflowTrainingService",
@@ -233,5 +234,6 @@ _ATTRIBUTES: dict[str, tuple[type, str]] = {
     "options_model": (TrialOptions, "a subclass of TrialOptions"), "shares_code_folder": (bool, "True or False"),
     "ships_code": (bool, "True or False"), "keepers_report": (bool, "True or False"),
     "needs_public_url": (bool, "True or False"), "pinned_to_host": (bool, "True or False"),
-    "suspends_jobs": (bool, "True or False"), "metadata_keys": (dict, "a dictionary"),
-    "secret_metadata_keys": (frozenset, "a frozenset"), "metadata_changeable_while_running": (frozenset, "a frozenset")}
+    "suspends_jobs": (bool, "True or False"), "continues_jobs": (bool, "True or False"),
+    "metadata_keys": (dict, "a dictionary"), "secret_metadata_keys": (frozenset, "a frozenset"),
+    "metadata_changeable_while_running": (frozenset, "a frozenset")}

@@ -353,7 +353,6 @@ _WRONG_STATUS = {
     "archive": "The experiment is {}; stop it before archiving it.",
     "delete": "The experiment is {} and may have running trials; stop it before deleting it.",
     "submit": "The experiment is {}; resume it before submitting a trial.",
-    "import": "The experiment is {}, so its tuner proposes no more parameters. Resume the experiment first.",
 }
 _RAISE = {"resume": "Raise the limit. The experiment then continues automatically.",
           "submit": "Raise the limit before submitting another trial."}
@@ -371,6 +370,26 @@ def _objectives_missing(objectives: list[str], missing: list[str], reported: boo
     said = (f"{has} for the objective{'s' if len(missing) > 1 else ''} {' and '.join(missing)}, so the tuner learnt "
             f"nothing from it. Report all of them: nni.report_final_result({example}).")
     return f"{before} {said}".lstrip()
+
+
+_BROKEN_BY = {"tuner": "The tuner proposed parameters that break the constraint {}. The trial was not run, and the "
+                       "tuner is told that it failed.",
+              "person": "The parameters break the constraint {}. Change them, or launch the experiment again without "
+                        "this constraint."}
+
+
+def _outcome_broken(constraints: list[dict[str, Any]], before: str = "") -> str:
+    each = []
+    for one in constraints:
+        known = ", ".join(f"{name} = {value:g}" for name, value in one["values"].items())
+        missing = " and ".join(one["missing"])
+        each.append(f"{one['constraint']} ({'; '.join(filter(None, [known, missing and f'no number for {missing}']))})")
+    plural = "s" if len(each) > 1 else ""
+    unknown = all(one["missing"] for one in constraints)
+    said = f"It is not known whether the result satisfies the constraint{plural}" if unknown else \
+        f"The result breaks the constraint{plural}"
+    hint = " Report all metrics in nni.report_final_result." if any(one["missing"] for one in constraints) else ""
+    return f"{before} {said} {', '.join(each)}, so feasible results go before it.{hint}".lstrip()
 
 
 def _unfinished(left: int) -> str:
@@ -534,7 +553,9 @@ CODES: dict[str, Kind] = {
         lambda cause, said="", because=None: f"{cause} {said}".rstrip()),
     "experiment_stopped": Kind("The experiment was stopped.", lambda: "The experiment was stopped."),
     "max_trial_number": Kind(
-        "maxTrialNumber is reached.", lambda most: f"All {most} trials that maxTrialNumber allows were submitted."),
+        "maxTrialNumber is reached.", lambda most: (
+            f"All {most} trials that maxTrialNumber allows were created." if most != 1 else
+            "The only trial that maxTrialNumber allows was created.")),
     "max_duration": Kind(
         "maxExperimentDuration is over.",
         lambda seconds: f"The experiment has run for maxExperimentDuration ({seconds:g} s)."),
@@ -561,7 +582,7 @@ CODES: dict[str, Kind] = {
                       + (f" {_with_capital(_unfinished(left))} may still run to the end." if left else ""))),
     "all_submitted": Kind(
         "The limits of the experiment allow no further trial. left: trials that have not ended.",
-        lambda left: ("All trials that the experiment's limits allow were submitted. The experiment is done when "
+        lambda left: ("All trials that the experiment's limits allow were created. The experiment is done when "
                       f"{_unfinished(left)} {'has' if left == 1 else 'have'} ended.")),
     "tuner_waits": Kind(
         "The tuner proposes nothing at the moment. left: trials that have not ended.",
@@ -584,6 +605,12 @@ CODES: dict[str, Kind] = {
                               "and resume the experiment.")),
     "tuner_failed": Kind(
         "The tuner raised an error. error: what it said.", lambda error: f"The tuner failed: {error}"),
+    "rounds_failed": Kind(
+        "The server could not carry out the next step of the experiment. error: what failed the last time.",
+        lambda times, error: (f"The server could not carry out the experiment's next step {times} times in a row: "
+                              f"{error}. The server's log says more. Correct the cause and resume the experiment.")),
+    "assessor_failed": Kind(
+        "The assessor raised an error. error: what it said.", lambda error: f"The assessor failed: {error}"),
     "tuner_died": Kind(
         "The tuner's process ended several times. error: how it ended the last time.",
         lambda times, error: f"The tuner's process ended unexpectedly {times} times: {error}"),
@@ -592,7 +619,7 @@ CODES: dict[str, Kind] = {
         "the same.",
         _given_up),
     "wrong_status": Kind(
-        "The experiment's status does not allow a command. wish: pause, resume, archive, delete, submit or import.",
+        "The experiment's status does not allow a command. wish: pause, resume, archive, delete or submit.",
         lambda status, wish: _WRONG_STATUS[wish].format(status)),
     "limit_reached": Kind(
         "A limit of the experiment allows no further trial. limit: which, as a sentence; because: the same with its "
@@ -637,7 +664,7 @@ CODES: dict[str, Kind] = {
                           "nniManagerIp in the config file.")),
     "no_trial_runs": Kind(
         "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
-        lambda said, because: f"No trial runs yet: {said[:1].lower()}{said[1:]}"),
+        lambda said, because: f"No trial is running: {said[:1].lower()}{said[1:]}"),
     "objectives_missing": Kind(
         "The trial succeeded without a finite number for each objective, so the tuner learnt nothing from it. "
         "reported: whether there was a final result; before: what the trial said before.", _objectives_missing),
@@ -654,6 +681,22 @@ CODES: dict[str, Kind] = {
         "The experiment ended before it had a trial. said: at what; because: the same with its code; why: what kept "
         "trials from starting, as a sentence.",
         lambda said, why="", because=None: f"{said} It ended without a trial. {why}".rstrip()),
+    "constraint_broken": Kind(
+        "Parameters break one of the experiment's constraints, so no trial is run with them. by: who chose them, tuner "
+        "or person.", lambda constraint, by: _BROKEN_BY[by].format(constraint)),
+    "proposals_refused": Kind(
+        "As many proposals of the tuner in a row as count says broke a constraint. constraint: the last one.",
+        lambda count, constraint: (f"The last {count} parameter sets that the tuner proposed all break a constraint "
+                                   f"(the last one {constraint}). Use a tuner that knows constraints (a built-in "
+                                   "one), or teach yours to learn from failed trials, then resume the experiment.")),
+    "constraints_unusable": Kind(
+        "Constraints do not fit the search space that the annotations in the code make. said: what is wrong.",
+        lambda said: f"The constraints do not fit the search space: {said}. Correct them and launch it again."),
+    "outcome_broken": Kind(
+        "The trial's result breaks constraints on outcomes, or lacks a metric of one. constraints: of each its text, "
+        "the values of the metrics in it and the missing ones; before: what the trial said before.", _outcome_broken),
     "tuner_exhausted": Kind(
-        "The tuner has no further parameters to try.", lambda: "The tuner has no further parameters to try."),
+        "The tuner has no further parameters to try. constraints: those that parameters must satisfy, where there are "
+        "any.", lambda constraints=(): "The tuner has no further parameters to try" + (
+            f" that satisfy the constraints ({'; '.join(constraints)})." if constraints else ".")),
 }

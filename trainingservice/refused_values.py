@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, SecretStr
 from pydantic_core import ErrorDetails
 
 #: What NNI's documentation has where a value of one's own belongs: ``{your_host}``, ``${token}``, ``<user name>``.
@@ -71,14 +71,14 @@ def sentence(error: ErrorDetails, hidden: bool = False) -> str:
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
         return f"must be {words} {context.get(key)}{given}"
-    if kind == "string_too_short":
-        return "must not be empty"
-    if kind == "string_too_long":
-        return f"must have at most {context.get('max_length')} characters"
-    if kind in ("too_short", "too_long"):
-        words, key = ("least", "min_length") if kind == "too_short" else ("most", "max_length")
-        count = context.get(key)
-        return f"must have at {words} {count} {'entry' if count == 1 else 'entries'}"
+    if kind.endswith(("too_short", "too_long")):
+        is_short = kind.endswith("too_short")
+        count = context.get("min_length" if is_short else "max_length")
+        is_text = kind.startswith("string") or isinstance(value, str | SecretStr)  # a secret text is called too_short
+        if is_text and is_short and count == 1:
+            return "must not be empty"
+        one, several = ("character", "characters") if is_text else ("entry", "entries")
+        return f"must have at {'least' if is_short else 'most'} {count} {one if count == 1 else several}"
     if kind == "multiple_of":
         return f"must be a multiple of {context.get('multiple_of')}{given}"
     if kind == "finite_number":

@@ -127,6 +127,9 @@ class TrialJobDetail:
     #: Somebody suspended the job on the platform: nothing of it runs, and when it goes on it is run from its beginning,
     #: by a keeper with a journal of its own.
     suspended: bool = False
+    #: The platform ended a run of the job and runs it again: nothing of it runs now, and the next run's keeper goes on
+    #: with the journal of the last one.
+    interrupted: bool = False
     #: Name of the machine or node, "" while unknown.
     machine: str = ""
     #: GPUs booked for it on that machine, None where GPUs are not looked at.

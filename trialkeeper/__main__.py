@@ -52,7 +52,8 @@ def run(environment: Mapping[str, str]) -> int:
         sys.stderr.write("keeper: %s\n" % error)
         return 2
     try:
-        return Keeper(folder, job_name, access, replica=replica, echo=True).run()
+        return Keeper(folder, job_name, access, replica=replica, echo=True,
+                      is_run_again=bool(environment.get(contract.ENV_LASTING))).run()
     except OSError as error:
         sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (folder, error))
         return 2

@@ -37,6 +37,10 @@ ENV_WAKE = "NNI_KEEPER_WAKE"
 #: any other only listens for orders.
 ENV_REPLICA = "NNI_KEEPER_REPLICA"
 
+#: Folder that outlives the container, where the platform may end a run of the trial at any time and begin the next one
+#: in another container: the journal lies there, and goes on in each run. Unset: an attempt is run once.
+ENV_LASTING = "NNI_KEEPER_LASTING"
+
 #: "1" where the attempt's folder is on a storage from which another user collects its journal: files that hold no
 #: secret can then be read by everybody.
 ENV_READABLE = "NNI_KEEPER_READABLE"
@@ -100,6 +104,9 @@ REPORT_BATCH_BYTES = 512 * 1024
 MAX_METRIC_BYTES = 1_000_000
 #: One piece of output.
 MAX_OUTPUT_PIECE_BYTES = 64 * 1024
+
+#: Exit code of a trial that was told to end (128 + SIGTERM), also where the program that heard it ends by itself.
+TOLD_TO_END = 143
 
 # --- words ---------------------------------------------------------------------------------
 STARTED, METRIC, OUTPUT, ENDED = "started", "metric", "output", "ended"

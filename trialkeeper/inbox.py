@@ -25,6 +25,8 @@ class Inbox:
         self._next_folder_look = 0.0
         #: Why the trial must end, None as long as it may go on. The first reason counts.
         self.stop: Optional[str] = None
+        #: Whether it must because the server or the platform's tombstone says so: not by a signal alone.
+        self.is_stop_ordered = False
         #: What the server said when it turned out that the attempt is another keeper's.
         self.claimed: Optional[str] = None
         #: How delivering ended (reporter.DONE).
@@ -53,7 +55,7 @@ class Inbox:
             elif word == reporter.CLAIMED:
                 self.claimed = detail
             elif word == reporter.GONE:
-                self._ask_to_stop(detail)
+                self._order_stop(detail)
             elif word == reporter.DONE:
                 self.done = detail
             else:
@@ -63,9 +65,13 @@ class Inbox:
         if self._clock() >= self._next_folder_look or self._orders.is_new():
             self._next_folder_look = self._clock() + FOLDER_LOOK_EVERY
             if self.is_canceled():
-                self._ask_to_stop("cancelled")
+                self._order_stop("cancelled")
             if self._orders.is_new():
                 self._obey(self._orders.take())
+
+    def _order_stop(self, why: str) -> None:
+        self.is_stop_ordered = True
+        self._ask_to_stop(why)
 
     def _ask_to_stop(self, why: str) -> None:
         if self.stop is None:
@@ -75,7 +81,7 @@ class Inbox:
         for order in orders if isinstance(orders, list) else []:
             word = order.get("order") if isinstance(order, dict) else None
             if word == contract.ORDER_STOP:
-                self._ask_to_stop(str(order.get("reason") or "stopped by order"))
+                self._order_stop(str(order.get("reason") or "stopped by order"))
             elif word == contract.ORDER_PARAMETERS and isinstance(order.get("index"), int) \
                     and isinstance(order.get("text"), str):
                 try:

@@ -102,6 +102,17 @@ def read_entries(path: str, after: int = 0) -> Tuple[str, List[contract.Entry]]:
     return str(lines[0]["journal_id"]), [entry for entry in lines[1:] if entry["n"] > after]
 
 
+class EarlierRuns(NamedTuple):
+    """What the runs before this one have used up: the numbers of this one follow."""
+
+    #: Sequence number that the next intermediate result gets.
+    next_sequence: int
+    #: Stream -> offset of its next byte.
+    ends_of_output: Dict[str, int]
+    #: How long they ran, from their start to their last sign.
+    seconds: float
+
+
 class Journal:
     """The journal of one attempt, open for writing. Any thread may call; one process at a time (KEEPER_FILE's lock)."""
 
@@ -117,6 +128,12 @@ class Journal:
         #: How many bytes of each stream were reported: stream -> sum of the pieces' lengths.
         self.reported_output: Dict[str, int] = {}
         self.started = self.ended = False
+        #: The ``ended`` entry, None while there is none.
+        self.end: Optional[contract.Entry] = None
+        self._next_sequence = 0
+        self._ends_of_output: Dict[str, int] = {}
+        #: Seconds of all runs but the last one, and times at which that began and gave its last sign.
+        self._seconds, self._began_at, self._last_at = 0.0, 0.0, 0.0
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, file_mode())
         self._size = 0
         self.journal_id = self._read() or self._begin()
@@ -183,6 +200,18 @@ class Journal:
             self._append(filler + added)
             self.opened_at = to
 
+    def begin_run(self) -> EarlierRuns:
+        """The trial is run once more, with new files of its own: what was read of the old ones counts no more."""
+        with self._lock:
+            self.positions.clear()
+            self.started, self.ended, self.end = False, False, None
+            return EarlierRuns(self._next_sequence, dict(self._ends_of_output),
+                               self._seconds + max(0.0, self._last_at - self._began_at))
+
+    def is_of_a_run_that_was_stopped(self) -> bool:
+        """Whether a run has begun of which no end is known, or none but that something outside stopped it."""
+        return self.started and (self.end is None or self.end.get("reason") == contract.STOPPED)
+
     def close(self) -> None:
         """Close the file. Nothing is lost; the journal can be opened again."""
         os.close(self._descriptor)
@@ -216,13 +245,21 @@ class Journal:
         if "position" in entry:
             source, offset = entry["position"]
             self.positions[source] = offset
-        if entry["type"] == contract.STARTED:
+        kind = entry["type"]
+        if kind == contract.STARTED:
             self.started = True
-        elif entry["type"] == contract.ENDED:
-            self.ended = True
-        elif entry["type"] == contract.OUTPUT:
-            stream = entry["stream"]
-            self.reported_output[stream] = self.reported_output.get(stream, 0) + len(entry["data"])
+            self._seconds += max(0.0, self._last_at - self._began_at)
+            self._began_at = entry["at"]
+        elif kind == contract.ENDED:
+            self.ended, self.end = True, entry
+        elif kind == contract.METRIC:
+            if entry["kind"] == contract.PERIODICAL:
+                self._next_sequence = max(self._next_sequence, entry["sequence"] + 1)
+        elif kind == contract.OUTPUT:
+            stream, size = entry["stream"], len(entry["data"])
+            self.reported_output[stream] = self.reported_output.get(stream, 0) + size
+            self._ends_of_output[stream] = max(self._ends_of_output.get(stream, 0), entry["offset"] + size)
+        self._last_at = entry["at"]
 
     def _write(self, text: bytes) -> None:
         try:

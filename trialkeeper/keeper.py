@@ -7,6 +7,10 @@ keeper between any two lines leaves a folder from which the next keeper finishes
     ``started``, no EXIT_FILE              what is left of the trial is ended, files are drained: reason "lost"
     EXIT_FILE, no ``ended`` in the journal ``ended`` is written from the file
     ``ended``                              the rest is delivered
+
+Where the platform runs the job again and again (ENV_LASTING) a journal that has begun is that of an earlier run, in
+another container. Unless the trial has ended by itself there, or in another way of its own, it is run once more, and
+its results follow those of before.
 """
 
 import contextlib
@@ -33,7 +37,7 @@ from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
 from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
-from trialkeeper.journal import Journal
+from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
 from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
@@ -56,6 +60,9 @@ HOLD_FINAL_RESULT = 0.05
 #: half of what they need must not wait for each other for ever.
 ROOM_PATIENCE = 20.0
 
+#: What the trial's stderr shows where a later run begins.
+RUN_BEGINS = "\n[The platform ended the trial here and runs it again.]\n"
+
 _PREPARED, _JOB = "prepared", "job"
 
 
@@ -64,11 +71,13 @@ class Keeper:
 
     def __init__(self, folder: str, job_name: str, access: Optional[Access], *, replica: int = 0,
                  changed: Callable[[], None] = lambda: None, echo: bool = False, is_started_again: bool = False,
+                 is_run_again: bool = False,
                  orphans: Sequence[Tuple[int, Optional[str]]] = (),
                  clock: Callable[[], float] = time.monotonic) -> None:
         """``access`` None: nobody is called, the journal is collected as a file. ``echo``: log to stderr too.
 
-        ``is_started_again``: by who started it, where it ends while WAITS_FILE is there. ``orphans``: (pid, start time)
+        ``is_started_again``: by who started it, where it ends while WAITS_FILE is there. ``is_run_again``: the platform
+        may end the trial at any time and run it once more with this journal. ``orphans``: (pid, start time)
         of processes that a killed keeper of this attempt left.
         """
         self._orphans = orphans
@@ -77,7 +86,8 @@ class Keeper:
         self._changed, self._echo, self._clock = changed, echo, clock
         self._time_offset = time.time() - clock()  # once: the clock of the machine may jump
         self._reporter: Optional[Reporter] = None
-        self._is_started_again = is_started_again
+        self._is_started_again, self._is_run_again = is_started_again, is_run_again
+        self._earlier: Optional[EarlierRuns] = None
         self._room = Room()
         self._tree: Optional[ProcessTree] = None
         self._gpus: Optional[GpuWatch] = None
@@ -101,8 +111,10 @@ class Keeper:
         self._working_directory = working_directory_of(job, self._folder)
         self._journal = Journal(self._path(contract.JOURNAL_FILE), self._job_name)
         self._make_reporter()
+        if self._is_run_again and self._journal.is_of_a_run_that_was_stopped():
+            self._earlier = self._journal.begin_run()
         self._recorder = Recorder(self._folder, self._journal, self._limits, now=self._now, clock=self._clock,
-                                  log=self._log, notify=self._notify_reporter)
+                                  log=self._log, notify=self._notify_reporter, earlier=self._earlier)
         if not self._journal.started and self._inbox.is_canceled():
             self._log("the attempt was cancelled before it began")
             return NOTHING_TO_DO
@@ -111,6 +123,7 @@ class Keeper:
             return NOTHING_TO_DO
         signals = 0  # those that were meant for the trial
         if self._journal.ended:
+            end = end or self._end_of_an_earlier_run()
             self._start_reporter()
         else:
             end = self._end_of_trial(end)
@@ -121,7 +134,14 @@ class Keeper:
             self._hand_over_kept_files()
             self._record_end(end)
         self._deliver(signals)
-        return exit_status(end or {})
+        return self._exit_status(end or {})
+
+    def _end_of_an_earlier_run(self) -> Optional[TrialEnd]:
+        """The trial's end where another container's keeper has written it."""
+        end = self._journal.end if self._is_run_again else None
+        if end is not None:
+            write_file(self._path(contract.EXIT_FILE), json.dumps(end), durable=True)
+        return end
 
     def _end_of_trial(self, end: Optional[TrialEnd]) -> Optional[TrialEnd]:
         """Run the trial, or finish what an earlier keeper began. ``end``: as EXIT_FILE tells it, None without one.
@@ -294,10 +314,19 @@ class Keeper:
         """Whether the journal has it; from then on the attempt is not run again."""
         written = self._recorder.record([{
             "type": contract.STARTED, "pid": os.getpid(), "host": machine.host(), "machine_id": machine.machine_id(),
-            "gpu_indices": self._job.get("gpu_indices"), "working_directory": self._working_directory}])
+            "gpu_indices": self._job.get("gpu_indices"), "working_directory": self._working_directory},
+            *self._remark_on_earlier_runs()])
         if self._reporter is not None:
             self._reporter.begin()
         return written
+
+    def _remark_on_earlier_runs(self) -> List[contract.Entry]:
+        """For who reads the output: where this run begins in it."""
+        if self._earlier is None:
+            return []
+        offset = self._earlier.ends_of_output.get("stderr", 0)
+        self._earlier.ends_of_output["stderr"] = offset + len(RUN_BEGINS)
+        return [{"type": contract.OUTPUT, "stream": "stderr", "offset": offset, "data": RUN_BEGINS}]
 
     def _wait_for_code(self, may_prepare: threading.Event) -> None:
         """Until the code is there or could not be brought (``_inbox.results``), or the attempt is to end."""
@@ -385,6 +414,9 @@ class Keeper:
         assert self._tree is not None
         # of a trial in several places the one that reports keeps the time: else another one may fail the trial first
         limit = self._limits.get("max_trial_duration") if self._replica == 0 else None
+        ran_before = 0.0 if self._earlier is None else self._earlier.seconds
+        if limit is not None:
+            limit = max(0.0, limit - ran_before)
         watch = TrialWatch(
             child, self._tree, self._inbox, Gathering(self._folder, self._journal.journal_id), self._recorder.pump,
             time_limit=limit, grace_period=self._limits.get("grace_period", DEFAULT_GRACE), clock=self._clock)
@@ -396,7 +428,9 @@ class Keeper:
             self._leave_to_another(child)
             return None
         reason, message = watch.reason_and_message()
-        return self._end(reason, message, child, watch.duration)
+        if self._is_run_again and reason == contract.EXITED and child.exit_code == contract.TOLD_TO_END:
+            reason, message = contract.STOPPED, "the trial ended because it was told to end (exit code 143)"
+        return self._end(reason, message, child, ran_before + watch.duration)
 
     def _finish_for_another(self) -> TrialEnd:
         """The keeper before us was killed: end what is left, tell what can be told."""
@@ -490,6 +524,15 @@ class Keeper:
         if self._reporter is not None:
             deliver(self._reporter, self._wakeups, self._inbox, signals, log=self._log, clock=self._clock)
             self._changed()
+
+    def _exit_status(self, end: TrialEnd) -> int:
+        """Where the platform runs a job again that was told to end it goes by the status: TOLD_TO_END means that."""
+        status = exit_status(end)
+        if not self._is_run_again:
+            return status
+        if end.get("reason") == contract.STOPPED and not self._inbox.is_stop_ordered:
+            return contract.TOLD_TO_END
+        return 1 if status == contract.TOLD_TO_END else status
 
     # --- small things ----------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ ENV_LINGER = "NNI_KEEPER_POD_LINGER"
 #: The same where the trial was stopped: then the cluster removes the pod, and with it the log, as soon as it has ended.
 ENV_LINGER_STOPPED = "NNI_KEEPER_POD_LINGER_STOPPED"
 #: Variables in which controllers tell a replica's index.
-INDEX_VARIABLES = ("FC_TASK_INDEX", "JOB_COMPLETION_INDEX")
+INDEX_VARIABLES = ("FC_TASK_INDEX", "JOB_COMPLETION_INDEX", "ADAPTDL_REPLICA_RANK")
 
 #: A line of the container's log that begins so carries a line of the journal, as base64 of JSON.
 MARK = "@nniweb-journal "
@@ -56,9 +56,11 @@ def run_pod(environment: Mapping[str, str], run: Callable[[Mapping[str, str]], i
     try:
         make_private_folder(folder)
         _take_job(environment, folder)
+        if replica == 0 and environment.get(contract.ENV_LASTING):
+            _take_up_journal(environment[contract.ENV_LASTING], folder)
         end_file = environment.get(ENV_END_FILE, "")
     except OSError as error:
-        sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (folder, error))
+        sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (error.filename or folder, error))
         return 2
     tells_journal = replica == 0 and not environment.get(contract.ENV_URLS)
     log = ContainerLog(folder, tells_journal)
@@ -100,7 +102,18 @@ def _take_job(environment: Mapping[str, str], folder: str) -> None:
     code = job.get("code")
     if isinstance(code, dict) and code.get("archive"):
         code["archive"] = os.path.join(environment.get(ENV_STORAGE, ""), code["archive"])
+    if isinstance(code, dict) and code.get("folder"):
+        code["folder"] = os.path.normpath(os.path.join(os.getcwd(), code["folder"]))  # one of the image
     write_file(target, json.dumps(job))
+
+
+def _take_up_journal(lasting: str, folder: str) -> None:
+    """Have the journal in the folder that outlives the container. Raises OSError where nothing can be written there."""
+    journal, link = os.path.join(lasting, contract.JOURNAL_FILE), os.path.join(folder, contract.JOURNAL_FILE)
+    make_private_folder(lasting)
+    os.close(os.open(journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
+    if not os.path.lexists(link):
+        os.symlink(journal, link)
 
 
 def _leave_end(folder: str, end_file: str) -> None:

@@ -1,10 +1,10 @@
 """From the trial's files into the journal: metrics, output, and whatever else must be reported."""
 
 import os
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 from trialkeeper import contract
-from trialkeeper.journal import Journal
+from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.metric_source import metrics_of
 from trialkeeper.output_files import OutputFile
 
@@ -14,8 +14,12 @@ class Recorder:
 
     def __init__(self, folder: str, journal: Journal, limits: contract.LimitsDocument, *, now: Callable[[], float],
                  clock: Callable[[], float], log: Callable[[str], None],
-                 notify: Callable[[List[contract.Entry]], None]) -> None:
-        """``now``: the entries' time; ``clock``: monotonic seconds; ``notify`` hears what the journal has more."""
+                 notify: Callable[[List[contract.Entry]], None], earlier: Optional[EarlierRuns] = None) -> None:
+        """``now``: the entries' time; ``clock``: monotonic seconds; ``notify`` hears what the journal has more.
+
+        ``earlier``: what the trial's files say comes behind what it reported in these runs.
+        """
+        self._earlier = earlier
         self._journal, self._now, self._log, self._notify = journal, now, log, notify
         self._pending: List[contract.Entry] = []
         self._metrics = metrics_of(journal.positions,
@@ -49,6 +53,9 @@ class Recorder:
         entries = self._metrics.read()
         for output in self._outputs:
             entries += output.look(final)
+        if self._earlier is not None:
+            for entry in entries:
+                _move_behind(self._earlier, entry)
         self.record(entries)
 
     def drain(self) -> None:
@@ -57,3 +64,11 @@ class Recorder:
         while self._metrics.has_more and not self._pending:
             self.pump()
         self.pump(final=True)
+
+
+def _move_behind(earlier: EarlierRuns, entry: contract.Entry) -> None:
+    """A trial that is run once more counts its results and its output from 0 again."""
+    if entry["type"] == contract.OUTPUT:
+        entry["offset"] += earlier.ends_of_output.get(entry["stream"], 0)
+    elif entry.get("kind") == contract.PERIODICAL:
+        entry["sequence"] += earlier.next_sequence

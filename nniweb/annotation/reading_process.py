@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import nniweb
+from nniweb.annotation.reading_slots import NoSlot, slots
 from nniweb.annotation.rewriting import rewrite
 
 #: Seconds for all files together.
 PATIENCE = 30.0
-_MEMORY = 2 * 1024**3
+_MEMORY = 1024**3
 #: Bytes that the rewritten files may have together.
 MOST_WRITTEN = 64 * 1024**2
 
@@ -63,6 +64,14 @@ class RewrittenFiles:
 
 def rewrite_files(files: Mapping[str, bytes], patience: float = PATIENCE) -> RewrittenFiles:
     """Carry out the annotations of files, by their names with slashes. Blocking. Raises AnnotationsInvalid."""
+    try:
+        with slots.slot():
+            return _rewrite_files(files, patience)
+    except NoSlot as full:
+        raise AnnotationsInvalid([FileProblem("", 0, str(full))]) from None
+
+
+def _rewrite_files(files: Mapping[str, bytes], patience: float) -> RewrittenFiles:
     asked = json.dumps({"files": {name: base64.b64encode(source).decode() for name, source in files.items()}})
     process = subprocess.Popen([sys.executable, "-m", "nniweb.annotation.reading_process"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",

@@ -24,6 +24,7 @@ from nniweb.annotation.parameters import (
     plain_value,
 )
 from nniweb.annotation.source_text import SourceText
+from nniweb.annotation.unpacked_options import check_unpacking
 
 #: How code reaches the package, whatever the file has imported.
 _NNI = '__import__("nni")'
@@ -67,19 +68,24 @@ def rewrite(source: bytes, module: str) -> Rewriting:
     except RecursionError:
         result.problems.append(Problem(1, "the code is nested too deeply to be read."))
     except SyntaxError as error:
-        result.problems.append(Problem(error.lineno or 1,
-                                       f"applying the annotations does not give valid Python code: {error.msg}. Change "
-                                       "the annotation or the statement that it changes."))
+        result.problems.append(Problem(error.lineno or 1, "applying the annotations does not give valid Python code: "
+                                       f"{_what_python_says(error)} Change the annotation or the statement that it "
+                                       "changes."))
     result.problems.sort(key=lambda problem: problem.line)
     return result
 
 
 def _unreadable(error: Exception) -> Problem:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    said = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
     line = error.lineno if isinstance(error, SyntaxError) else None
-    return Problem(line or 1, f"this is not valid in Python {version}, with which the server runs: {said}. Files with "
-                              "annotations must be valid in it.")
+    return Problem(line or 1, f"this is not valid in Python {version}, with which the server runs: "
+                              f"{_what_python_says(error)} Files with annotations must be valid in it.")
+
+
+def _what_python_says(error: Exception) -> str:
+    """As a sentence, with its own full stop or question mark."""
+    said = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
+    return said if said.endswith((".", "?", "!")) else f"{said}."
 
 
 def _checked(text: SourceText) -> bytes:
@@ -106,6 +112,8 @@ class _Reading:
         self._text = text
         self._result = result
         self._parameters = result.parameters
+        #: Calls for which a chosen one stands.
+        self._replaced: set[ast.AST] = set()
         self.has_changed = False
 
     def block(self, statements: list[ast.stmt]) -> None:
@@ -124,15 +132,15 @@ class _Reading:
                 with self._noting():
                     waiting = self._annotation(string, statement)
             else:
-                self._plain(statement, frozenset())
+                self._plain(statement)
         if waiting is not None:
             self._result.problems.append(Problem(
                 waiting.line, "the annotation is at the end of its block. It must be directly before the statement "
                               "that it changes, with the same indentation."))
 
-    def _plain(self, node: ast.AST, replaced: frozenset[ast.AST]) -> None:
+    def _plain(self, node: ast.AST) -> None:
         """What is not annotated: calls of ``nni.choice`` and the like, written by hand, and inner blocks."""
-        if node in replaced:
+        if node in self._replaced:
             return
         for _, value in ast.iter_fields(node):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
@@ -140,7 +148,7 @@ class _Reading:
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    self._plain(child, replaced)
+                    self._plain(child)
         function = _function_of_nni(node)
         if isinstance(node, ast.Call) and function in (*FUNCTIONS, *_ARCHITECTURE):
             with self._noting():
@@ -160,6 +168,7 @@ class _Reading:
             raise Wrong(line, f"@nni.{function} is not an annotation. Annotations: @nni.variable, "
                               "@nni.function_choice, @nni.get_next_parameter, @nni.report_intermediate_result and "
                               "@nni.report_final_result.")
+        _check_arguments(call, function, line)
         self._replace(statement, self._code(call, line))
         return None
 
@@ -187,6 +196,7 @@ class _Reading:
         if ast.unparse(statement.targets[0]) != ast.unparse(name):
             raise Wrong(line, f"the annotation is for {ast.unparse(name)}, but the assignment after it is to "
                               f"{ast.unparse(statement.targets[0])}. Write the same name.")
+        check_unpacking(name, function, call.args, line)
         self._replace(statement.value, self._drawn(function, call.args, name_of(name), line))
 
     def _function_choice(self, annotation: _Annotation, statement: ast.stmt) -> None:
@@ -200,7 +210,8 @@ class _Reading:
                               "so there is nothing to replace.")
         for each in found:
             self._replace(each, code)
-        self._plain(statement, frozenset(found))
+        self._replaced.update(found)
+        self._plain(statement)
 
     def _by_hand(self, call: ast.Call, function: str) -> None:
         """``nni.choice({...}, name="x")`` in the code itself, in the form that NNI makes of annotations."""
@@ -314,9 +325,8 @@ def _call_of(code: str, statement: ast.stmt) -> ast.Call:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         inner = error.lineno or 1 if isinstance(error, SyntaxError) else 1
         is_as_written = code.count("\n") == (statement.end_lineno or statement.lineno) - statement.lineno
-        said = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
         raise Wrong(statement.lineno + (inner - 1 if is_as_written else 0),
-                    f"the annotation cannot be read as Python: {said}.") from None
+                    f"the annotation cannot be read as Python: {_what_python_says(error)}") from None
     call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
     if not isinstance(call, ast.Call) or _function_of_nni(call) is None:
         raise Wrong(statement.lineno, "an annotation must be one call, such as @nni.report_final_result(accuracy).")
@@ -331,6 +341,19 @@ def _function_of_nni(node: ast.AST) -> str | None:
     return None
 
 
+def _check_arguments(call: ast.Call, function: str, line: int) -> None:
+    """Raises Wrong where a call of NNI's would fail in the trial for its arguments. Behind a star they are not known.
+    """
+    names = [keyword.arg for keyword in call.keywords]
+    if None in names or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return
+    if function.startswith("report_"):
+        if len(call.args) + len(names) != 1 or names not in ([], ["metric"]):
+            raise Wrong(line, f"@nni.{function} needs exactly one argument, the result: @nni.{function}(accuracy).")
+    elif call.args or names:
+        raise Wrong(line, f"@nni.{function} takes no arguments. Write @nni.{function}().")
+
+
 def _name_argument(call: ast.Call, line: int) -> ast.expr:
     if len(call.keywords) != 1 or call.keywords[0].arg != "name":
         raise Wrong(line, "an annotation of a variable or a function needs exactly one keyword argument, name, as the "
@@ -339,9 +362,19 @@ def _name_argument(call: ast.Call, line: int) -> ast.expr:
 
 
 def _outermost_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Calls that stand in no other; not those in the blocks of a statement."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Call):
-            yield child
-        elif not isinstance(child, ast.stmt):
-            yield from _outermost_calls(child)
+    """Calls that stand in no other, also those in the blocks of a statement. Left out are statements in these blocks
+    that have an annotation of their own.
+    """
+    for _, value in ast.iter_fields(node):
+        is_annotated = False
+        for child in value if isinstance(value, list) else [value]:
+            was_annotated, is_annotated = is_annotated, isinstance(child, ast.stmt) and _is_annotation(child)
+            if isinstance(child, ast.Call):
+                yield child
+            elif isinstance(child, ast.AST) and not was_annotated:
+                yield from _outermost_calls(child)
+
+
+def _is_annotation(statement: ast.stmt) -> bool:
+    """Whether it changes the statement after it."""
+    return (_string_of(statement) or "").startswith(("@nni.variable", "@nni.function_choice"))

@@ -13,12 +13,24 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 class SourceText:
     """The text of a file, and the edits that were asked for; ``rewritten`` makes them.
 
-    Raises SyntaxError where the declared encoding is unknown, UnicodeDecodeError where the bytes are not of it.
+    Raises SyntaxError where the declared encoding is unknown or none for files, UnicodeDecodeError where the bytes are
+    not of it.
     """
 
     def __init__(self, source: bytes) -> None:
         self.encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
-        self.text = source.decode(self.encoding)
+        try:
+            self.text = source.decode(self.encoding)
+        except UnicodeDecodeError:
+            raise
+        except Exception as error:  # codecs that make no text of bytes raise what they like
+            raise SyntaxError(f"{self.encoding} is no encoding of source files ({error})") from None
+        try:
+            is_kept = self.text.encode(self.encoding, "backslashreplace") == source
+        except UnicodeError:
+            is_kept = False
+        if not is_kept:  # unicode_escape, for one, would make one line of the whole copy
+            raise SyntaxError(f"the encoding {self.encoding} does not give the file's bytes again; save it in UTF-8")
         self._starts = [0, *(found.end() for found in _LINE_END.finditer(self.text))]
         first = _LINE_END.search(self.text)
         self._line_end = first.group() if first is not None else "\n"

@@ -57,15 +57,16 @@ def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:
     The code folder (the file's own, ``base`` where it names none, or ``code``) becomes the top of the archive, less
     what ``.nniignore`` names; the file with the search space is put there too where it lies elsewhere. The text stays
     as it is but for paths that are different there. A text that is no YAML is sent as it is, for the server to say what
-    is wrong with it. Raises ClientError.
+    is wrong with it. Where the code is in the image nothing but that file is sent. Raises ClientError.
     """
     values = _Scalars(text)
-    folder_node = values.find(_CODE_PLACES)
+    is_in_image = values.says_code_in_image()
+    folder_node = None if is_in_image else values.find(_CODE_PLACES)
     folder = code if code is not None else base / folder_node.value if folder_node is not None else base
     if values.is_unreadable:
         return PreparedLaunch(text, [])
     try:
-        entries = code_entries(folder.expanduser().resolve(), keep_links=False)
+        entries = [] if is_in_image else code_entries(folder.expanduser().resolve(), keep_links=False)
     except CodeRefused as error:
         raise ClientError(str(error)) from None
     if folder_node is not None:
@@ -115,6 +116,12 @@ class _Scalars:
                     and node.style not in ("|", ">"):  # those end behind their line
                 return node
         return None
+
+    def says_code_in_image(self) -> bool:
+        """Whether trials run in a folder of their image."""
+        platform = self.find((("trainingServicePlatform",),))
+        return platform is not None and platform.value == "adl" or self.find(
+            (("trainingService", "codeDirectoryInImage"), ("trialOptions", "codeDirectoryInImage"))) is not None
 
     def put(self, node: yaml.ScalarNode, path: str) -> None:
         if posixpath.normpath(node.value) != path:

@@ -195,7 +195,8 @@ class _Commands:
             raise ClientError(f"{options.filename} cannot be read: {error.strerror}.") from None
         except ValueError as error:
             raise ClientError(f"{options.filename} is not JSON: {error}.") from None
-        self.say(f"{experiment.import_results(results)} results were imported for the tuner of {experiment.name}.")
+        count = experiment.import_results(results)
+        self.say(words.imported_line(count, experiment.name, has_ended=experiment.has_ended))
 
     # --- how -------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class Experiment:
 
     def trials(self, filter: str | None = None, **filters: Any) -> Records:
         """Its trials as records, in order. ``filter`` in words: ``"status = FAILED and lr < 0.01"``; others as of REST:
-        ``status="SUCCEEDED"``, ``order="-final_value"``.
+        ``status="SUCCEEDED"``, ``order="-final_value"``, ``group="proposals"`` (one record for each proposal).
         """
         rows = self._client.get_all(f"{self._path}trials/", filter=filter, **filters)
         return Records({**row, "final_value": value_of(row["final_value"])} for row in rows)
@@ -105,7 +105,9 @@ class Experiment:
         return Trial(self._client, found[0])
 
     def best_trial(self) -> Trial | None:
-        """The trial with the best result so far; None where there is no result."""
+        """The trial with the best result so far; None where there is no result. With replicates the first trial of the
+        best proposal that was run in full, whose mean ``document["proposal"]`` has.
+        """
         best = self.refresh().document["progress"]["best_trial_id"]
         return self.trial(best) if best is not None else None
 

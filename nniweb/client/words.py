@@ -20,7 +20,7 @@ def progress_line(document: Mapping[str, Any]) -> str:
     bar = f"[{'#' * filled}{'.' * (_BAR - filled)}] " if fraction is not None else ""
     counts = ", ".join(f"{count} {status.lower().replace('_', ' ')}" for status, count in progress["trials"].items()
                        if count)
-    best = f"  best {progress['best_value']:g}" if progress["best_value"] is not None else ""
+    best = f"  best {_best(progress)}" if progress["best_value"] is not None else ""
     if progress.get("front") is not None:
         best = f"  {progress['front']} on the Pareto front"
     left = f"  about {readable_seconds(progress['eta'])} left" if progress["eta"] else ""
@@ -28,11 +28,23 @@ def progress_line(document: Mapping[str, Any]) -> str:
             + (f" ({counts})" if counts else "") + best + left)
 
 
+def imported_line(count: int, experiment: str, *, has_ended: bool) -> str:
+    """What became of an import of results."""
+    said = "1 result was" if count == 1 else f"{count} results were"
+    later = f" It gets {'it' if count == 1 else 'them'} when the experiment is resumed." if has_ended else ""
+    return f"{said} imported for the tuner of {experiment}.{later}"
+
+
 def best_trial_lines(trial: Mapping[str, Any] | None) -> list[str]:
     """The best trial with its value and parameters; nothing where there is none."""
     if trial is None:
         return []
-    parameters = trial["parameters"]
+    parameters, proposal = trial["parameters"], trial.get("proposal")
+    if proposal is not None:
+        mean = _mean(proposal["mean"], proposal["standard_error"], proposal["value_count"])
+        return [f"Best proposal: that of trial {trial['sequence_id']} ({trial['id']}), {mean}",
+                *(f"  {name} = {json.dumps(value)}" for name, value in
+                  (parameters.items() if isinstance(parameters, dict) else ()))]
     return [f"Best trial: {trial['sequence_id']} ({trial['id']}), final value {printable(trial['final_value'] or '')}",
             *(f"  {name} = {json.dumps(value)}" for name, value in
               (parameters.items() if isinstance(parameters, dict) else ()))]
@@ -119,7 +131,15 @@ def printable(text: str) -> str:
 
 def _best(progress: Mapping[str, Any]) -> str:
     front = progress.get("front")
-    return _number(progress["best_value"]) if front is None else f"front of {front}"
+    if front is not None:
+        return f"front of {front}"
+    count = progress.get("best_replicates")
+    return _number(progress["best_value"]) if count is None else _mean(
+        progress["best_value"], progress["best_standard_error"], count)
+
+
+def _mean(value: float | None, error: float | None, count: int) -> str:
+    return f"{_number(value)}{'' if error is None else f' +- {error:.2g}'} (mean of {count})"
 
 
 def _number(value: float | None) -> str:

@@ -71,6 +71,14 @@ def _run(arguments: list[str] | None) -> None:
         execute_from_command_line(given)
     except ImproperlyConfigured as error:  # a variable with a wrong value: the sentence names it
         sys.exit(str(error))
+    except Exception as error:
+        from nniweb.database.outage_logs import first_line, is_database_away
+
+        if "--traceback" in given or not is_database_away(error):
+            raise
+        sys.exit(f"{' '.join([program_name(given), *given[1:2]])}: the database cannot be used now "
+                 f"({first_line(error)}). What was not done is not done by itself: give the command again when the "
+                 "database answers. nniweb doctor says more.")
 
 
 def _only_look(as_json: bool) -> None:

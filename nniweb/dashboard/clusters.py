@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.documents.clusters import gpu_holders
 from nniweb.experiments.access.visibility import may_change_cluster, visible_clusters, visible_experiments
+from nniweb.experiments.clusters.cluster_platform import platform_of
 from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.clusters.worker_presence import alive_workers, is_leased
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
@@ -39,7 +40,8 @@ def clusters(request: HttpRequest) -> HttpResponse:
     rows = []
     for cluster in found:
         gpus = [gpu for machine in cluster.machines.all() for gpu in gpus_of(machine, holders, {})]
-        rows.append({"cluster": cluster, "counts": counts.get(cluster.pk, Counter()), "gpus": len(gpus),
+        rows.append({"cluster": cluster, "people": who_may_use(cluster),
+                     "counts": counts.get(cluster.pk, Counter()), "gpus": len(gpus),
                      "held": sum(gpu.is_held for gpu in gpus), "strip": GpuStrip(gpus[:MOST_IN_STRIP]),
                      "beyond": max(0, len(gpus) - MOST_IN_STRIP), "reason": reasons.get(cluster.pk, ("", {}))[0],
                      "reason_arguments": reasons.get(cluster.pk, ("", {}))[1],
@@ -66,13 +68,27 @@ def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
     running = list(seen.exclude(status="WAITING").order_by("started_at", "pk")[:SHOWN_TRIALS])
     waiting = list(seen.filter(status="WAITING").order_by("pk")[:SHOWN_TRIALS])
     return render(request, "dashboard/cluster.html", {
-        "cluster": found, "driver": driver_of(found), "counts": counts, "running": running, "waiting": waiting,
+        "cluster": found, "people": who_may_use(found), "driver": driver_of(found), "counts": counts,
+        "running": running, "waiting": waiting,
         "unlisted": sum(counts.values()) - len(running) - len(waiting), "now": timezone.now(),
         "machines": [{"machine": machine, "gpus": gpus_of(machine, holders, trials)} for machine in machines],
         "metadata": metadata_of(found), "may_change": may_change_cluster(user, found), "is_admin": user.is_admin,
         "secrets": secret_settings(found),
         "experiments": Experiment.objects.filter(cluster=found, deleted_at=None).unfinished().count(),
         "can_rehearse": user.may_change})
+
+
+def who_may_use(cluster: Cluster) -> str:
+    """Whose trials the cluster takes, for a table."""
+    if cluster.is_private:
+        return f"{cluster.owner.username if cluster.owner else 'its owner'} alone"
+    people = f"the group {cluster.group.name}" if cluster.group else "everybody"
+    platform = platform_of(cluster)
+    if cluster.platform != "local" and (platform is None or not platform.pinned_to_host):
+        return people
+    # launch_checks.why_not_here
+    return f"administrators, and those of {people} who have local users" if cluster.group else \
+        "administrators, and people with local users"
 
 
 @dataclass(frozen=True)

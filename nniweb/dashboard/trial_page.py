@@ -8,6 +8,7 @@ from django.views.decorators.http import require_GET
 from nniweb.dashboard.experiment_tabs.head import result_title
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.trial_report import TrialReport
+from nniweb.dashboard.words import mean_with_error
 from nniweb.experiments.access.visibility import may_steer, visible_clusters, visible_trials
 from nniweb.experiments.queries.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
 from trainingservice.trial_job_status import TrialJobStatus
@@ -18,7 +19,7 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
     """``?attempt=1`` shows the output, metrics and readings of an earlier attempt."""
     user = the_visitor(request)
     found = visible_trials(user).select_related(
-        "experiment__cluster", "experiment__owner", "rerun_of").filter(public_id=public_id).first()
+        "experiment__cluster", "experiment__owner", "rerun_of", "proposal").filter(public_id=public_id).first()
     if found is None:
         raise Http404
     report = TrialReport(found, _number(request.GET.get("attempt")))
@@ -37,6 +38,8 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
     return render(request, "dashboard/trial.html", {
         "report": report, "trial": report.document, "experiment": experiment, "rerun_of": found.rerun_of,
         "result_title": result_title(experiment),
+        "proposal_mean": mean_with_error(found.proposal.mean, found.proposal.standard_error, found.proposal.value_count)
+                         if found.proposal else "",
         "may_steer": steers, "statuses": [status.value for status in TrialJobStatus],
         "advice": [(piece, places.get(piece["look_at"])) for piece in report.advice],
         "for_script": for_script({**report.for_script(), "places": places, "may_steer": steers,

@@ -12,6 +12,7 @@ from django.utils import timezone
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
+from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -32,6 +33,9 @@ SHOWN_OUTPUT = 64 * 1024
 MOST_POINTS = 1000
 MOST_EVENTS = 200
 MOST_SETS = 200
+#: Of trials without a keeper.
+_NOT_SENT = {"output": "Not stored. The trial runs without a keeper, which would send what it prints.",
+             "readings": "Not measured. The trial runs without a keeper, which would measure what it uses."}
 #: Colours, cursor movements and titles that programs send to terminals.
 TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
@@ -82,6 +86,12 @@ class TrialReport:
     def removed(self) -> dict[str, str]:
         """For each kind of ``retention.OF_TRIALS`` the sentence that retention removed it, "" where it has not."""
         return removed_sentences(self._trial)
+
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """For output and readings why there are none: retention removed them, or nobody sends any; "" otherwise."""
+        sent = {} if not runs_without_keeper(self._experiment.cluster, self.attempt) else _NOT_SENT
+        return {kind: self.removed[kind] or sent.get(kind, "") for kind in ("output", "readings")}
 
     @cached_property
     def parameter_sets(self) -> list[TrialParameters]:
@@ -174,5 +184,6 @@ class TrialReport:
             "left_out": len(self.curve) - len(curve), "attempt": self.attempt.number if self.attempt else 0,
             "streams": {stream.name: {"begins": stream.before, "next": stream.next_offset} for stream in self.streams},
             "readings": self.readings, "run": self.run, "optimize_mode": self._experiment.optimize_mode,
-            "advice": self.advice, "removed": self.removed, "files": TrialFileSerializer(self.files, many=True).data,
+            "advice": self.advice, "removed": self.removed, "missing": self.missing,
+            "files": TrialFileSerializer(self.files, many=True).data,
         }

@@ -141,6 +141,30 @@ def final_of(metrics: Any, name: str) -> str:
 
 
 @register.filter
+def mean(trial: Any) -> str:
+    """Of a proposal's first trial the mean, its standard error and of how many values it is; "" for all others."""
+    proposal = (trial or {}).get("proposal")
+    if proposal is None or proposal["first"] != trial["sequence_id"]:
+        return ""
+    return mean_with_error(proposal["mean"], proposal["standard_error"], proposal["value_count"])
+
+
+def mean_with_error(value: float | None, error: float | None, count: int) -> str:
+    """``0.91 ± 0.02 (3)``; "–" for no value."""
+    if value is None:
+        return "–"
+    return f"{digits(value)}{'' if error is None else f' ± {digits(error)}'} ({count})"
+
+
+@register.filter
+def best(progress: Any) -> str:
+    """The best value; with replicates as ``mean_with_error``."""
+    if progress["best_replicates"] is None:
+        return digits(progress["best_value"])
+    return mean_with_error(progress["best_value"], progress["best_standard_error"], progress["best_replicates"])
+
+
+@register.filter
 def parameter(value: Any) -> str:
     """A parameter's value in a table."""
     if isinstance(value, float):

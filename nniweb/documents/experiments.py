@@ -10,14 +10,16 @@ from rest_framework import serializers
 
 from nniweb.documents.own_group import OwnGroupField
 from nniweb.documents.reasons import reason_document
-from nniweb.documents.retention_fields import DaysKeptSerializer, RetentionField, RetentionSerializer
+from nniweb.documents.retention_fields import DaysKeptSerializer, JobsField, RetentionField, RetentionSerializer
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
+from nniweb.experiments.launch.current_config import current_config
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.explanation import explanations_of
 from nniweb.experiments.results.progress import Progress, progress_of
-from nniweb.experiments.retention.policy import KINDS, days_kept
+from nniweb.experiments.results.replicates import replicates_of_each
+from nniweb.experiments.retention.policy import KINDS, days_kept, jobs_kept
 from nniweb.http.fields import DurationField, StrictSerializer, TagsField
 from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.times import time_text
@@ -43,7 +45,13 @@ class ProgressSerializer(serializers.Serializer[Any]):
         "Seconds in the statuses RUNNING, NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL."))
     eta = serializers.FloatField(allow_null=True, help_text=(
         "Estimated seconds to the end, at the average speed so far."))
-    best_value = serializers.FloatField(allow_null=True)
+    best_value = serializers.FloatField(allow_null=True, help_text=(
+        "Of the results that satisfy the constraints on outcomes."))
+    best_standard_error = serializers.FloatField(allow_null=True, help_text=(
+        "With replicates, best_value is the mean of the best proposal that was run in full; this is its standard "
+        "error."))
+    best_replicates = serializers.IntegerField(allow_null=True, help_text=(
+        "With replicates, the number of values that best_value is the mean of."))
     best_trial_id = serializers.CharField(allow_null=True)
     best_sequence_id = serializers.IntegerField(allow_null=True, help_text=(
         "Sequence number of that trial in its experiment."))
@@ -88,6 +96,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
         "Whether smaller or greater values of the main metric are better."))
     objectives = ObjectiveSerializer(many=True, help_text=(
         "The metrics to optimize, the main one first; empty if the config names none."))
+    replicates = serializers.IntegerField(help_text="Trials of a proposal that is run in full; 1 without replicates.")
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
     max_duration = serializers.FloatField(allow_null=True, help_text="Seconds, as `elapsed` counts them.")
@@ -112,7 +121,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
             "group": experiment.group.name if experiment.group else None, "cluster": experiment.cluster.name,
             "platform": experiment.cluster.platform, "tags": experiment.tags, "archived": experiment.archived,
             "optimize_mode": experiment.optimize_mode, "objectives": experiment.objectives,
-            "trial_concurrency": experiment.trial_concurrency,
+            "replicates": replicates_of_each(experiment), "trial_concurrency": experiment.trial_concurrency,
             "max_trial_number": experiment.max_trial_number, "max_duration": experiment.max_duration,
             "max_trial_duration": experiment.max_trial_duration,
             "code_git": None if git is None else CodeFromGitSerializer(git).data,
@@ -126,7 +135,8 @@ def progress_document(progress: Progress) -> dict[str, Any]:
     """What ProgressSerializer describes."""
     return {"trials": progress.counts, "total": progress.total, "ended": progress.ended,
             "fraction": progress.fraction, "elapsed": progress.elapsed, "eta": progress.eta,
-            "best_value": progress.best_value, "best_trial_id": progress.best_trial_id,
+            "best_value": progress.best_value, "best_standard_error": progress.best_standard_error,
+            "best_replicates": progress.best_replicates, "best_trial_id": progress.best_trial_id,
             "best_sequence_id": progress.best_sequence_id, "front": progress.front}
 
 
@@ -137,6 +147,10 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     notes = serializers.ListField(child=serializers.CharField(), help_text=(
         "Notes on how the config file was interpreted."))
     search_space = serializers.DictField()
+    constraints = serializers.ListField(child=serializers.CharField(), help_text=(
+        "Conditions that the parameters of every trial satisfy."))
+    outcome_constraints = serializers.ListField(child=serializers.CharField(), help_text=(
+        "Conditions on final results. Results that satisfy all of them go before all others."))
     tuner = serializers.DictField()
     assessor = serializers.DictField(allow_null=True)
     seed = serializers.IntegerField()
@@ -147,37 +161,44 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     code_sha256 = serializers.CharField(allow_null=True)
     retention = RetentionSerializer(help_text="The experiment's own settings; null: the server's setting applies.")
     days_kept = DaysKeptSerializer(help_text="The settings that apply.")
+    jobs_kept = JobsField(help_text="The setting that applies to ended jobs on Kubernetes: days, forever or saved.")
     code_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
         "When retention removed the copy of its code. The experiment cannot continue then, but it can be cloned."))
     checkpoints_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
         "When retention removed the checkpoints that its trials continue from. The experiment cannot continue then, "
         "but it can be cloned."))
-    config = serializers.DictField(help_text="The resolved config, in NNI's v2 form.")
+    jobs_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
+        "When ended jobs of it were removed from its platform."))
+    config = serializers.DictField(help_text=(
+        "The resolved config, in NNI's v2 form, with what was changed since the launch."))
     config_text = serializers.CharField(help_text="The original text of the config, without secrets.")
 
     def to_representation(self, experiment: Experiment) -> dict[str, Any]:
         return {
             **super().to_representation(experiment), "description": experiment.description, "notes": experiment.notes,
-            "search_space": experiment.search_space, "tuner": experiment.tuner, "assessor": experiment.assessor,
-            "seed": experiment.seed, "trial_command": experiment.trial_command,
+            "search_space": experiment.search_space, "constraints": experiment.constraints,
+            "outcome_constraints": experiment.outcome_constraints, "tuner": experiment.tuner,
+            "assessor": experiment.assessor, "seed": experiment.seed, "trial_command": experiment.trial_command,
             "trial_gpu_number": experiment.trial_gpu_number, "code_folder": experiment.code_folder,
             "code_sha256": experiment.code.sha256 if experiment.code else None,
             "retention": {kind: experiment.retention.get(kind) for kind in KINDS},
-            "days_kept": days_kept(experiment.retention), "code_removed_at": time_text(experiment.code_removed_at),
-            "checkpoints_removed_at": time_text(experiment.checkpoints_removed_at), "config": experiment.config,
+            "days_kept": days_kept(experiment.retention), "jobs_kept": jobs_kept(experiment.retention),
+            "code_removed_at": time_text(experiment.code_removed_at),
+            "checkpoints_removed_at": time_text(experiment.checkpoints_removed_at),
+            "jobs_removed_at": time_text(experiment.jobs_removed_at), "config": current_config(experiment),
             "config_text": experiment.config_text}
 
 
 #: Columns a list does not show: they can be large.
-NOT_IN_LISTS = ("description", "notes", "search_space", "tuner", "assessor", "config", "config_text")
+NOT_IN_LISTS = ("description", "notes", "search_space", "constraints", "outcome_constraints", "tuner", "assessor",
+                "config", "config_text")
 
 
 #: What ``summaries`` reads of an experiment.
 IN_LISTS = ("public_id", "name", "status", "target", "message", "reason", "reason_arguments", "owner", "group",
-            "cluster", "tags", "archived", "optimize_mode", "objectives", "trial_concurrency", "max_trial_number",
-            "max_duration", "max_trial_duration", "code_git", "created_at", "started_at", "ended_at", "changed_at",
-            "revision",
-            "running_seconds", "running_since", "deleted_at")
+            "cluster", "tags", "archived", "optimize_mode", "objectives", "replicates", "trial_concurrency",
+            "max_trial_number", "max_duration", "max_trial_duration", "code_git", "created_at", "started_at",
+            "ended_at", "changed_at", "revision", "running_seconds", "running_since", "deleted_at")
 
 
 def for_a_list(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:

@@ -20,7 +20,8 @@ from nniweb.http.fields import CommaListField, OneOfField, Query, RevisionField
 #: Name of an order -> column of the trial.
 ORDERS = {"sequence_id": "sequence_id", "final_value": "final_number", "latest": "latest_number",
           "intermediates": "intermediate_count", "created": "created_at", "started": "started_at", "ended": "ended_at",
-          "status": "status", "source": "source", "message": "message", "front": "on_front"}
+          "status": "status", "source": "source", "message": "message", "front": "on_front", "mean": "proposal__mean",
+          "standard_error": "proposal__standard_error", "proposal": "proposal__first_sequence_id"}
 #: Name of an order -> column of its last attempt.
 ORDERS_OF_ATTEMPTS = {"duration": "duration", "machine": "machine_name", "exit_code": "exit_code", "attempt": "number"}
 #: Name of an order -> column with a JSON list: in the order of its text.
@@ -78,8 +79,28 @@ class TrialFilters(Query):
         return attrs
 
 
+#: Values of ``group``.
+PROPOSALS, NONE = "proposals", "none"
+
+
+class GroupField(serializers.ChoiceField):
+    """Whether trials of one proposal are one row."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(choices=[PROPOSALS, NONE], help_text=(
+            "proposals: with replicates, the first trial of each proposal of which a trial fits. `proposal` of the "
+            "trial has the mean; the filter `proposal = N` lists all of its trials."), **kwargs)
+
+
 class TrialQuery(TrialFilters):
     order = OrderField(default="sequence_id")
+    group = GroupField(default=NONE)
+
+
+def by_proposal(experiment: Experiment, trials: QuerySet[Trial], *, are_all: bool) -> QuerySet[Trial]:
+    """The first trial of each proposal of which one of these trials is. ``are_all``: they are all of the experiment."""
+    first = Trial.objects.filter(experiment=experiment, sequence_id=F("proposal__first_sequence_id"))
+    return first if are_all else first.filter(proposal__in=trials.order_by().values("proposal"))
 
 
 def filtered(experiment: Experiment, wanted: dict[str, Any]) -> QuerySet[Trial]:

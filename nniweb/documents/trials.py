@@ -12,6 +12,7 @@ from rest_framework import serializers
 
 from nniweb.documents.reasons import reason_document
 from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
+from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
 from nniweb.experiments.queries.trial_advice import PLACES, advice_for
 from nniweb.experiments.retention.policy import OF_TRIALS, removed_at
@@ -24,14 +25,18 @@ ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_co
                    "refresh_problem")
 
 
+PROPOSAL_COLUMNS = ("first_sequence_id", "state", "begun", "wanted", "value_count", "failed_count", "mean",
+                    "standard_error")
+
 #: Of a trial with several parameter sets the first ones, which lists show; its own address has them all.
 MOST_SETS_SHOWN = 20
 
 
 def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
     """What ``TrialSerializer`` needs, in four queries however many trials there are."""
-    return trials.select_related("experiment").only(
-        *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id").prefetch_related(
+    return trials.select_related("experiment", "proposal").only(
+        *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id",
+        *(f"proposal__{column}" for column in PROPOSAL_COLUMNS)).prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(
             Q(index=0) | Q(value__isnull=False),
             Q(index__lt=MOST_SETS_SHOWN) | Q(index=F("trial__result_index"))), to_attr="shown_sets"),
@@ -77,6 +82,24 @@ class ParameterSetSerializer(serializers.Serializer[Any]):
     final_number = serializers.FloatField(allow_null=True)
 
 
+class ProposalSerializer(serializers.Serializer[Any]):
+    """The proposal that a trial is a replicate of."""
+
+    first = serializers.IntegerField(help_text="Sequence number of its first trial; the filter's field proposal.")
+    replicate = serializers.IntegerField(help_text="Index of this trial among its replicates, from 0.")
+    seed = serializers.IntegerField(help_text="The seed that this trial was given.")
+    state = serializers.ChoiceField(choices=ProposalState.choices, help_text=(
+        "open: replicates run or are still to be started; complete: all have ended; dropped: ended after fewer, since "
+        "it cannot be better than the best proposal any more, or gave no value."))
+    begun = serializers.IntegerField(help_text="Replicates that were begun.")
+    wanted = serializers.IntegerField(help_text="Replicates that are to be run.")
+    value_count = serializers.IntegerField(help_text="Replicates whose values the mean is of.")
+    failed_count = serializers.IntegerField(help_text="Replicates that failed.")
+    mean = serializers.FloatField(allow_null=True, help_text=(
+        "Mean of the results so far; null where fewer than half of those that ended have one."))
+    standard_error = serializers.FloatField(allow_null=True, help_text="Of the mean; null with fewer than two values.")
+
+
 class TrialSerializer(serializers.Serializer[Any]):
     """A trial. Needs ``with_details`` and the present time in the context as ``now``."""
 
@@ -97,6 +120,7 @@ class TrialSerializer(serializers.Serializer[Any]):
     result_index = serializers.IntegerField(help_text="Which of them the parameters and the result are of.")
     parameter_sets = ParameterSetSerializer(many=True, help_text=(
         f"Where there are several, the first {MOST_SETS_SHOWN} and the best one; parameters/ has all."))
+    proposal = ProposalSerializer(allow_null=True, help_text="null in experiments without replicates.")
     final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
     final_number = serializers.FloatField(allow_null=True, help_text="The number in final_value that the tuner uses.")
     latest_number = serializers.FloatField(allow_null=True, help_text="The latest intermediate result.")
@@ -104,6 +128,8 @@ class TrialSerializer(serializers.Serializer[Any]):
         "The other numbers in its results, by name; for example latency in {\"default\": 0.9, \"latency\": 12}."))
     on_front = serializers.BooleanField(help_text=(
         "Whether the trial is on the Pareto front, if the experiment has several objectives."))
+    feasible = serializers.BooleanField(allow_null=True, help_text=(
+        "Whether its result satisfies the experiment's constraints on outcomes; null without a result or constraints."))
     intermediate_count = serializers.IntegerField()
     tags = serializers.ListField(child=serializers.CharField())
     machine = serializers.CharField()
@@ -135,10 +161,12 @@ class TrialSerializer(serializers.Serializer[Any]):
             "parameter_set_count": trial.parameter_set_count, "result_index": trial.result_index,
             "parameter_sets": [{"index": one.index, "parameters": one.value, "final_number": one.final_number}
                                for one in several],
+            "proposal": proposal_of(trial),
             "final_value": trial.final_value, "final_number": trial.final_number,
             "latest_number": trial.latest_number,
             "metrics": {row.metric.name: {"final": row.final, "latest": row.latest} for row in numbers},
-            "on_front": trial.on_front, "intermediate_count": trial.intermediate_count, "tags": trial.tags,
+            "on_front": trial.on_front, "feasible": None if trial.final_value is None else trial.feasible,
+            "intermediate_count": trial.intermediate_count, "tags": trial.tags,
             "machine": attempt.machine_name if attempt else "",
             "gpu_indices": attempt.gpu_indices if attempt else None,
             "exit_code": attempt.exit_code if attempt else None, "attempt": attempt.number if attempt else 0,
@@ -148,6 +176,17 @@ class TrialSerializer(serializers.Serializer[Any]):
             "removed": {kind: time_text(removed_at(trial, kind)) for kind in OF_TRIALS},
             "refresh": refresh_of(attempt),
             "revision": trial.revision}
+
+
+def proposal_of(trial: Trial) -> dict[str, Any] | None:
+    """What ``ProposalSerializer`` says."""
+    proposal = trial.proposal
+    if proposal is None:
+        return None
+    return {"first": proposal.first_sequence_id, "replicate": trial.replicate, "seed": trial.seed,
+            "state": proposal.state, "begun": proposal.begun, "wanted": proposal.wanted,
+            "value_count": proposal.value_count, "failed_count": proposal.failed_count, "mean": proposal.mean,
+            "standard_error": proposal.standard_error}
 
 
 def refresh_of(attempt: Attempt | None) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class RolePermission(BasePermission):
         if isinstance(obj, Experiment):
             return may_steer(user, obj)
         if isinstance(obj, Cluster):
+            self.message = "The cluster belongs to somebody else; only its owner and administrators may change it."
             return may_change_cluster(user, obj)
         if isinstance(obj, NotificationRule):
             return bool(obj.owner_id == user.pk)

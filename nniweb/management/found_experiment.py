@@ -1,17 +1,21 @@
 """The experiment that a command names."""
 
 from django.core.management.base import CommandError
+from django.db.models import Q
 
 from nniweb.experiments.models import Experiment
 from nniweb.storage.own_files import COMMAND
 
 
 def found_experiment(start: str) -> Experiment:
-    """The experiment whose id begins so. Raises CommandError unless there is exactly one."""
-    found = list(Experiment.objects.filter(deleted_at=None, public_id__startswith=start)
+    """The experiment whose id begins so; of one that was imported, the id that it had with NNI counts too. Raises
+    CommandError unless there is exactly one.
+    """
+    found = list(Experiment.objects.filter(Q(public_id__startswith=start) | Q(foreign_id__startswith=start),
+                                           deleted_at=None)
                  .select_related("cluster").order_by("public_id")[:6])
-    exact = [experiment for experiment in found if experiment.public_id == start]
-    if len(found) == 1 or exact:
+    exact = [experiment for experiment in found if start in (experiment.public_id, experiment.foreign_id)]
+    if len(found) == 1 or len(exact) == 1:
         return (exact or found)[0]
     if not found:
         raise CommandError(f"There is no experiment whose id begins with {start!r}. "

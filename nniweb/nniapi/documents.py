@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 from django.db.models import F, OuterRef, Prefetch, QuerySet, Subquery
 
+from nniweb.experiments.launch.given_parameters import parameters_of_the_trial
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
@@ -16,8 +18,8 @@ from nniweb.nniapi.nni_folders import new_home
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
-#: The release whose interface this is.
-NNI_VERSION = "3.0"
+#: The release whose interface this is, as its manager writes it.
+NNI_VERSION = "3.0.0"
 _SOURCES = {TrialSource.TUNER: "algorithm", TrialSource.CUSTOMIZED: "customized", TrialSource.RERUN: "resumed"}
 
 
@@ -75,14 +77,14 @@ def trial_documents(trials: QuerySet[Trial], id_name: str = "trialJobId") -> Ite
 def _trial_document(trial: Trial, id_name: str) -> dict[str, Any]:
     attempts: list[Attempt] = trial.in_order  # type: ignore[attr-defined]  # of trial_documents
     last = attempts[-1] if attempts else None
-    folder = last.working_directory if last else ""
+    folder = _log_path(last) if last else ""
     document = {
         id_name: trial.public_id, "status": trial.status, "sequenceId": trial.sequence_id,
         "hyperParameters": [_parameter_text(trial, given) for given in trial.parameter_sets.all()
                             if given.value is not None or given.index == 0],
         "logPath": folder, "startTime": milliseconds(trial.started_at or trial.submitted_at or trial.created_at),
         "endTime": milliseconds(trial.ended_at), "message": trial.message or None}
-    if trial.status == TrialJobStatus.FAILED.value:
+    if folder and trial.status == TrialJobStatus.FAILED.value:
         document["stderrPath"] = f"{folder}/stderr"
     finals: list[Metric] = last.finals if last else []  # type: ignore[attr-defined]
     if trial.status == TrialJobStatus.SUCCEEDED.value and finals:
@@ -93,9 +95,22 @@ def _trial_document(trial: Trial, id_name: str) -> dict[str, Any]:
     return _without_empty(document)
 
 
+def _log_path(attempt: Attempt) -> str:
+    """The folder of the trial's output: a path on this machine, NNI's ``file://HOST:/PATH`` on one that is reached by
+    SSH. Elsewhere the folder in which the trial runs, because no other is known.
+    """
+    place = urlsplit(attempt.url)
+    if place.scheme == "file":
+        return unquote(place.path)
+    if place.scheme == "ssh":
+        return f"file://{place.hostname}:{place.path}"
+    return attempt.working_directory
+
+
 def _parameter_text(trial: Trial, given: TrialParameters) -> str:
     return json.dumps({"parameter_id": given.parameter_id, "parameter_index": given.index,
-                       "parameter_source": _SOURCES[TrialSource(trial.source)], "parameters": given.value})
+                       "parameter_source": _SOURCES[TrialSource(trial.source)],
+                       "parameters": parameters_of_the_trial(trial.experiment, given.value)})
 
 
 def metrics_of(trials: QuerySet[Trial]) -> QuerySet[Metric]:

@@ -57,6 +57,7 @@ class Algorithm:
     ``shares_checkpoints``: trials go on from each other's, in the folder of the argument ``all_checkpoint_dir``.
     ``takes_results``: results that it did not propose itself mean something to it. ``several_objectives``: it can
     search by more than one; its module then has ``build_for_objectives``, unless results mean nothing to it.
+    ``takes_replicates``: a proposal may be run several times and the mean of the results told.
     ``multi_phase``: it can give a running trial further parameter sets, as NNI's tuner of this name can.
     """
 
@@ -72,6 +73,7 @@ class Algorithm:
     shares_checkpoints: bool = False
     takes_results: bool = True
     several_objectives: bool = False
+    takes_replicates: bool = True
     multi_phase: bool = False
 
 
@@ -96,10 +98,11 @@ TUNERS = (
               multi_phase=True),
     Algorithm("DNGO", "nniweb.tuning.tuners.dngo", DngoArgs, "maximize", aliases=("DNGOTuner",), needs=_SKLEARN),
     Algorithm("Hyperband", "nniweb.tuning.tuners.hyperband", HyperbandArgs, "maximize", takes_results=False,
+              takes_replicates=False, multi_phase=True),
+    Algorithm("BOHB", "nniweb.tuning.tuners.bohb", BohbArgs, "maximize", takes_replicates=False,
               multi_phase=True),
-    Algorithm("BOHB", "nniweb.tuning.tuners.bohb", BohbArgs, "maximize", multi_phase=True),
     Algorithm("PBT", "nniweb.tuning.tuners.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
-              shares_checkpoints=True, takes_results=False),
+              shares_checkpoints=True, takes_results=False, takes_replicates=False),
 )
 ASSESSORS = (
     Algorithm("Medianstop", "nniweb.tuning.assessors.medianstop", MedianstopArgs, "maximize"),
@@ -138,10 +141,12 @@ def check_class_args(algorithm: Algorithm, class_args: Mapping[str, Any] | None)
         raise InvalidInput(_argument_problems(algorithm, error)) from None
 
 
-def check_types(algorithm: Algorithm, space: SearchSpace) -> list[Problem]:
-    """The parameters of the space that this tuner cannot search."""
+def check_types(algorithm: Algorithm, space: SearchSpace, *, by_name: bool = False) -> list[Problem]:
+    """The parameters of the space that this tuner cannot search. ``by_name``: trials look their values up by name, as
+    annotated code does.
+    """
     if algorithm.takes_a_list:
-        return list_problems(space)
+        return list_problems(space, by_name=by_name)
     problems = []
     for path, parameter in _all_parameters(space, ""):
         type_name = parameter.type_name
@@ -209,6 +214,15 @@ def check_multi_phase(algorithm: Algorithm) -> list[Problem]:
     able = [entry.name for entry in TUNERS if entry.multi_phase]
     return [Problem("name", f"{algorithm.name} gives a trial one parameter set, and multiPhase asks for more. For that "
                             f"there are {', '.join(able[:-1])} and {able[-1]}")]
+
+
+def check_replicates(algorithm: Algorithm) -> list[Problem]:
+    """What keeps its proposals from being run several times each."""
+    if algorithm.takes_replicates:
+        return []
+    return [Problem("name", f"{algorithm.name} cannot be used with replicates: it chooses by itself how long each "
+                            "trial runs and which ones go on, so several trials of one proposal have no common mean. "
+                            "Use TPE, GP or another tuner, or remove replicates")]
 
 
 def build_assessor(name: str, class_args: Mapping[str, Any] | None, optimize_mode: str) -> "Assessor":

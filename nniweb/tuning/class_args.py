@@ -1,4 +1,4 @@
-"""The class arguments of the algorithms, by NNI's names, with NNI's defaults."""
+"""The class arguments of the algorithms, by NNI's names, with NNI's defaults where the text says no other."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,6 +15,10 @@ def _lower(value: Any) -> Any:
 def _lower_or_none(value: Any) -> Any:
     value = _lower(value)
     return None if value == "none" else value
+
+
+def _none_for_auto(value: Any) -> Any:
+    return None if _lower(value) == "auto" else value
 
 
 class ClassArgs(BaseModel):
@@ -40,12 +44,15 @@ class TpeOptions(BaseModel):
 
     ``gamma``: of n results ``gamma * sqrt(n)``, at most ``linear_forgetting``, count as good. None, our default, is
     Optuna's rule (a tenth, at most 25): NNI's 0.25 suits NNI's own estimator and makes Optuna's much weaker.
+    ``constant_liar_type``: what running trials are taken for. ``running``, our default, is Optuna's rule: points that
+    are not good. NNI's ``best`` fills the good results with points that have none, as soon as several trials run.
+    ``n_startup_jobs``: NNI's default is 20, of which a search of 50 trials has not enough left.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    constant_liar_type: Annotated[Lie | None, BeforeValidator(_lower_or_none)] = "best"
-    n_startup_jobs: Annotated[int, Field(ge=0)] = 20
+    constant_liar_type: Annotated[Lie | Literal["running"] | None, BeforeValidator(_lower_or_none)] = "running"
+    n_startup_jobs: Annotated[int, Field(ge=0)] = 10
     n_ei_candidates: Annotated[int, Field(ge=1)] = 24
     linear_forgetting: Annotated[int, Field(ge=1)] = 25
     prior_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
@@ -86,19 +93,22 @@ class Nsga2Args(RandomArgs):
 
 
 class MedianstopArgs(ClassArgs):
-    """``start_step``: no trial is judged before it has reported so many results."""
+    """``start_step``: no trial is judged before it has reported so many results; None, written ``auto``: half as many
+    as the longest trial that succeeded.
+    """
 
-    start_step: Annotated[int, Field(ge=0, le=9999)] = 0
+    start_step: Annotated[Annotated[int, Field(ge=0, le=9999)] | None, BeforeValidator(_none_for_auto)] = 0
 
 
 class CurvefittingArgs(ClassArgs):
     """``epoch_num``: how many results a whole trial has. A trial is not judged before ``start_step`` results, then
-    after every ``gap``; it is stopped when its predicted last result is worse than ``threshold`` of the best.
+    after every ``gap``; it is stopped when its predicted last result is worse than ``threshold`` of the best. Above 1
+    it must be better than the best.
     """
 
     epoch_num: Annotated[int, Field(ge=1, le=999_999)] = 20
     start_step: Annotated[int, Field(ge=0, le=999_999)] = 6
-    threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.95
+    threshold: Annotated[float, Field(ge=0, le=9999, allow_inf_nan=False)] = 0.95
     gap: Annotated[int, Field(ge=1, le=999_999)] = 1
 
 
@@ -134,9 +144,11 @@ class HyperoptArgs(ClassArgs):
 
 
 class EvolutionArgs(ClassArgs):
-    """``population_size``: so many random points first."""
+    """``population_size``: so many random points first. NNI's default is 32, of which a search of 50 trials is hardly
+    better than random.
+    """
 
-    population_size: Annotated[int, Field(ge=1, le=100_000)] = 32
+    population_size: Annotated[int, Field(ge=1, le=100_000)] = 8
 
 
 class BatchArgs(ClassArgs):
@@ -174,10 +186,12 @@ class MetisArgs(ClassArgs):
 
 
 class DngoArgs(ClassArgs):
-    """``sample_size`` candidates for each proposal; the network is trained anew after ``trials_per_update`` results."""
+    """``sample_size`` candidates for each proposal; the network is trained anew after ``trials_per_update`` results.
+    NNI's default for these is 20.
+    """
 
     sample_size: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    trials_per_update: Annotated[int, Field(ge=2)] = 20
+    trials_per_update: Annotated[int, Field(ge=2)] = 10
     num_epochs_per_training: Annotated[int, Field(ge=1, le=100_000)] = 500
 
 
@@ -219,7 +233,7 @@ class PbtArgs(ClassArgs):
     """
 
     all_checkpoint_dir: str | None = None
-    population_size: Annotated[int, Field(ge=2, le=10_000)] = 10
+    population_size: Annotated[int, Field(ge=1, le=10_000)] = 10
     factor: Annotated[float, Field(gt=0, lt=1, validation_alias=AliasChoices("factor", "factors"))] = 0.2
     resample_probability: Annotated[float, Field(ge=0, le=1)] = 0.25
     fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.2

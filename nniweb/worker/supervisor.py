@@ -342,4 +342,5 @@ def _idle_of(clusters: Iterable[Cluster]) -> set[int]:
 def _busy_clusters() -> QuerySet[Cluster]:
     unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
     return Cluster.objects.filter(Exists(Experiment.objects.filter(cluster=OuterRef("pk")).filter(
-        Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Exists(unfinished_trials))))
+        Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Q(jobs_due_at__lte=timezone.now())
+        | Exists(unfinished_trials))))

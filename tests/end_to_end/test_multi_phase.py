@@ -46,13 +46,12 @@ multiThread: false
 trainingServicePlatform: local
 """
 SPACE = {"test": {"_type": "choice", "_value": [1, 100]}}
-def nnis_experiment(server: RunningServer, folder: Path, tuner: str, python: str = "python3",
-                    space: dict[str, Any] = SPACE) -> list[dict[str, Any]]:
+def nnis_experiment(server: RunningServer, folder: Path, tuner: str, python: str = "python3") -> list[dict[str, Any]]:
     """The trials of NNI's own test, when the experiment is done."""
     code = folder / "code"
     code.mkdir()
     (code / "trial.py").write_text(NNIS_TRIAL)
-    (code / "space.json").write_text(json.dumps(space))
+    (code / "space.json").write_text(json.dumps(SPACE))
     experiment = server.launch(FILE.format(tuner=tuner, python=python), code)
     server.wait_for_experiment(experiment, patience=120)
     return server.get_all(f"experiments/{experiment}/trials/")
@@ -88,13 +87,13 @@ def test_nnis_own_trial_gives_its_five_results_with_each_tuner_of_nnis(running_s
 @pytest.mark.parametrize("tuner", ["GridSearch", "BatchTuner"])
 def test_where_the_tuner_has_no_more_the_trial_is_told_none(running_server: RunningServer, tmp_path: Path, tuner: str
                                                             ) -> None:
-    space = {"all": {"_type": "choice", "_value": [{"test": 1}, {"test": 100}]}} if tuner == "BatchTuner" else SPACE
-    trials = nnis_experiment(running_server, tmp_path, tuner, space=space)
+    trials = nnis_experiment(running_server, tmp_path, tuner)
     assert [trial["status"] for trial in trials] == ["SUCCEEDED"] * len(trials)
     given = [row for trial in trials for row in sets_of(running_server, trial) if row["value"] is not None]
     assert sorted(row["value"]["test"] for row in given) == [1, 100], "each point once"
     output = running_server.get(f"trials/{trials[0]['id']}/output/", stream="stdout")["text"]
     assert output.rstrip().endswith("given None")
+    assert ("{" in output) is (tuner != "BatchTuner"), "NNI's BatchTuner hands plain options over as they are"
 
 
 @pytest.mark.slow

@@ -1,20 +1,21 @@
-"""A TCP proxy that a test puts in front of a server, to cut, stall or reset what goes through it."""
+"""A TCP proxy that a test puts in front of a server, to cut, stall or reset what goes through it, or to speak TLS."""
 
 from __future__ import annotations
 
 import contextlib
 import selectors
 import socket
+import ssl
 import struct
 import threading
 from typing import Literal
 
 
 class TcpProxy:
-    """Forwards 127.0.0.1:``port`` to ``target``. Close it at the end."""
+    """Forwards 127.0.0.1:``port`` to ``target``. Close it at the end. ``tls``: with it, clients must speak TLS."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+    def __init__(self, target: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
+        self._target, self._tls = target, tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
@@ -84,6 +85,10 @@ class TcpProxy:
                 client.close()
                 continue
             try:
+                if self._tls is not None:
+                    client.settimeout(5)
+                    client = self._tls.wrap_socket(client, server_side=True)
+                    client.settimeout(None)
                 server = socket.create_connection(self._target, 5)
             except OSError:
                 client.close()

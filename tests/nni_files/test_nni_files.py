@@ -29,7 +29,6 @@ ENTRIES: list[dict[str, Any]] = [{"table": path.stem, **entry} for path in TABLE
 #: What we do not have -> the fields at which files that need it are refused, and how the sentences begin. Whoever adds
 #: one of them removes its line: the files of that line must then be accepted, but for what is wrong in themselves.
 MISSING: dict[str, dict[str, str]] = {
-    "AdaptDL": {"trainingServicePlatform": "There is no platform named 'adl'"},
     "PAI-DLC": {"trainingService.platform": "Alibaba's PAI-DLC is not here"},
     "hybrid": {"trainingServicePlatform": "NNI's hybrid of several platforms is not here",
                "trainingService": "is a list (NNI's hybrid training service)"},
@@ -167,7 +166,7 @@ def test_each_file_is_in_the_tables_once_and_they_are_counted(capsys: pytest.Cap
         sys.stdout.write(f"\n{total} files of NNI 1.0 to 2.10: {accepted} accepted, {refused} refused for what they "
                          f"say, {sum(verdicts.values())} for what is not here ({lacks})\n")
     assert total == len(count) == 301
-    assert accepted >= 188
+    assert accepted >= 191
 
 
 def test_what_is_missing_is_needed_by_some_file() -> None:

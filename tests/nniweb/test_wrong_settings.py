@@ -30,6 +30,8 @@ def serve(data_folder: Path, **variables: str) -> str:
 
 @pytest.mark.parametrize(("name", "value", "sentence"), [
     ("NNIWEB_PORT", "eighty", "NNIWEB_PORT must be a whole number, not 'eighty'."),
+    pytest.param("NNIWEB_KEEP_JOBS_DAYS", "0", "must be saved, forever or a number of days from 1 to 36500, not '0'",
+                 marks=pytest.mark.slow),
     ("NNIWEB_DEBUG", "perhaps", "NNIWEB_DEBUG must be 1 or 0, not 'perhaps'."),
     ("NNIWEB_REDIS_URL", "redis.example:6379", "NNIWEB_REDIS_URL must begin with redis://"),
     ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is not the address of a mail server; write smtp"),

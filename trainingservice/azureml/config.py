@@ -38,6 +38,10 @@ class AzureMlClusterSettings(ClusterSettings):
         "trial.computeTarget": "computeTarget",  # NNI 1.7; later versions have it in amlConfig
     }
 
+    #: The secret is sent to the authority of the tenant; what it brings, to the resource manager.
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({
+        "subscription_id", "resource_group", "workspace_name", "compute_target"})
+
     subscription_id: Name = Field(description="Id of the Azure subscription.")
     resource_group: Name = Field(description="Resource group of the workspace.")
     workspace_name: Name = Field(description="Name of the workspace.")

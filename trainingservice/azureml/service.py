@@ -32,6 +32,7 @@ from trainingservice.keeper.collected_journals import CollectedJournals
 from trainingservice.keeper.end_in_output import told_end
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.keeper.keeper_exit import observed_exit
+from trainingservice.keeper.keeper_variables import authority_text
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import Observation, PollingTrainingService
@@ -168,14 +169,15 @@ class AzureMlTrainingService(PollingTrainingService):
             variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN: form.keeper.token}
         else:
             variables[JOB_VARIABLE] = _without_expressions(self._document(form))
-        key = snapshot_key(None if urls else self._sha256(form))
+        authority = authority_text(form.keeper) if urls else ""
+        key = snapshot_key(None if urls else self._sha256(form), authority)
         with self._submitting:  # one upload for all who need it
             try:
                 if not urls:
                     self._journals.expect(form)
                 code = self._uploaded.get(key) or str(make_snapshot(
                     self.context.state_folder / "snapshots" / ("keeper" if urls else form.experiment_id), form.code,
-                    not urls))
+                    not urls, authority))
             except OSError as error:
                 raise TemporaryError(f"The server cannot prepare the job's code: {error.strerror or error}. Free disk "
                                      "space in its data folder.") from error

@@ -5,6 +5,7 @@ The same for all trials of an experiment, so that the service stores it once: no
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.trial_job import TrialCode
 from trialkeeper import contract, pod
 
-KEEPER, START, CODE = "keeper.pyz", "start.sh", "code.tar.gz"
+KEEPER, START, CODE, AUTHORITY = "keeper.pyz", "start.sh", "code.tar.gz", "authority.pem"
 COMMAND = f"exec sh {START}"  # a signal for the command reaches the script
 #: Variables of the job: what to run (JSON), where it is not fetched from the server.
 JOB_VARIABLE = "NNI_KEEPER_JOB_TEXT"
@@ -67,6 +68,7 @@ command -v python3 >/dev/null || {{
 }}
 folder={FOLDER}"${contract.ENV_JOB}"
 mkdir -m 700 "$folder" 2>/dev/null || folder=$(mktemp -d)  # the job ran here before
+[ ! -f {AUTHORITY} ] || export {contract.ENV_CA}="$PWD/{AUTHORITY}"
 export {pod.ENV_STORAGE}="$PWD" {pod.ENV_END_FILE}="$folder/end.json" {contract.ENV_FOLDER}="$folder/attempt"
 if [ -n "${{{JOB_VARIABLE}:-}}" ]; then
     printf '%s' "${JOB_VARIABLE}" > "$folder/job.json"
@@ -86,21 +88,26 @@ def working_directory_of(job_name: str) -> str:
     return f"{FOLDER}{job_name}/attempt/{contract.CODE_FOLDER}"
 
 
-def snapshot_key(sha256: str | None) -> str:
+def snapshot_key(sha256: str | None, authority: str = "") -> str:
     """What one snapshot is told from others by. ``sha256``: of the code in it, None where there is none in it."""
     if sha256 is None:
-        return "keeper"
+        return "keeper" + hashlib.sha256(authority.encode()).hexdigest() if authority else "keeper"
     return sha256
 
 
-def make_snapshot(folder: Path, code: TrialCode | None, with_code: bool) -> Path:
-    """Fill ``folder`` (which is replaced) with what jobs need. Raises PermanentError where code is missing, OSError."""
+def make_snapshot(folder: Path, code: TrialCode | None, with_code: bool, authority: str = "") -> Path:
+    """Fill ``folder`` (which is replaced) with what jobs need. Raises PermanentError where code is missing, OSError.
+
+    ``authority``: PEM text of the private authority behind the server's certificate, for keepers that call it.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".snapshot-"))
     try:
         (fresh / KEEPER).write_bytes(keeper_bytes())
         (fresh / START).write_text(_START)
         (fresh / CLAIM).write_text(_CLAIM)
+        if authority:
+            (fresh / AUTHORITY).write_text(authority)
         if with_code and code is not None:
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
                 shutil.copyfile(archive_of(code, Path(scratch))[0], fresh / CODE)

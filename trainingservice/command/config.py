@@ -23,6 +23,11 @@ class CommandClusterSettings(ClusterSettings):
 
     platform_name: ClassVar[str] = "command"
 
+    #: The login node alone gets its secrets.
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({
+        "submit_command", "status_command", "cancel_command", "find_command", "id_pattern", "waiting_states",
+        "running_states", "ended_states", "working_folder", "mounted_here"})
+
     submit_command: Command = Field(
         description="Command that submits the script $JOB_SCRIPT under the name $JOB_NAME and prints the job's id. It "
                     "may use $GPUS, $CPUS, $MEMORY_MB and $ARGUMENTS.")

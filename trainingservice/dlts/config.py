@@ -36,6 +36,9 @@ class DltsClusterSettings(ClusterSettings):
     v1_fields: ClassVar[Mapping[str, str]] = {f"dltsConfig.{name}": name for name in (
         "dashboard", "cluster", "team", "email", "password")}
 
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({
+        "cluster", "team", "local_storage_mount_point", "container_storage_mount_point"})
+
     dashboard: str = Field(description="Address of the dashboard; without http:// or https:// it means http://.")
     cluster: Name = Field(default=".default", description=(
         "Id of the cluster. .default is the dashboard's first cluster."))

@@ -217,6 +217,8 @@ class CollectedJournals:
             job.was_stopped = False
         job.journal_id = journal_id
         job.waiting += entries
+        if entries and entries[-1]["type"] != contract.ENDED:
+            job.was_stopped = False  # the next run goes on with the same journal
         if job.was_stopped and not job.waiting:
             if job.over_since is not None:
                 self._drop(job.job_name)

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from trainingservice.trial_job import JobApplicationForm
+import re
+
+from trainingservice.errors import PermanentError
+from trainingservice.trial_job import JobApplicationForm, KeeperAccess
 from trialkeeper import contract
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\n.+?\n-----END CERTIFICATE-----\n?", re.DOTALL)
+
+
+def authority_text(access: KeeperAccess) -> str:
+    """The PEM text of the private authority behind the server's certificate, and nothing of what else stands in its
+    file; "" where machines know the authority. Raises PermanentError.
+    """
+    if access.ca_file is None:
+        return ""
+    try:
+        text = access.ca_file.read_text(errors="replace")
+    except OSError as error:
+        raise PermanentError(f"The certificate authority {access.ca_file} cannot be read: {error}.") from error
+    return "".join(f"{found.rstrip()}\n" for found in _CERTIFICATE.findall(text.replace("\r\n", "\n"))) or text
 
 
 def keeper_variables(form: JobApplicationForm, folder: str, urls: tuple[str, ...], *,

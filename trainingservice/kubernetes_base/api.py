@@ -42,6 +42,8 @@ JUST_BACK = 60.0
 STARTS_WITHIN = 300.0
 #: Connections that are kept open to one API server.
 POOL_SIZE = 16
+#: How large an answer may be, unpacked.
+MOST_BYTES = 64 * 1024 * 1024
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 #: How the API says that an account has no right to something.
@@ -71,6 +73,7 @@ class Resource:
 
 PODS = Resource("", "v1", "pods", "Pod")
 SECRETS = Resource("", "v1", "secrets", "Secret")
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
 
@@ -169,7 +172,7 @@ class KubernetesApi:
               timeout: tuple[float, float]) -> Object:
         response = self._send(method, path, query, body, content_type, timeout)
         try:
-            data = response.read()
+            data = self._read(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._away(error) from error
         finally:
@@ -186,7 +189,7 @@ class KubernetesApi:
             if response.status < 300:
                 break
             try:
-                data = response.read()
+                data = self._read(response)
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise self._away(error) from error
             finally:
@@ -195,6 +198,14 @@ class KubernetesApi:
                 raise self._made_out(_refusal(response, _json(data), data), TIMEOUT)
             self.reload()
         return Watch(response, self._away)
+
+    def _read(self, response: urllib3.BaseHTTPResponse) -> bytes:
+        data = bytearray()
+        for piece in response.stream(64 * 1024, decode_content=True):
+            data += piece
+            if len(data) > MOST_BYTES:
+                raise self._away(OSError(f"its answer has more than {MOST_BYTES // 1024 ** 2} MiB"))
+        return bytes(data)
 
     def _send(self, method: str, path: str, query: Mapping[str, str], body: Object | None, content_type: str,
               timeout: tuple[float, float]) -> urllib3.BaseHTTPResponse:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from trainingservice.errors import PermanentError
 from trainingservice.files.unlinked_paths import read_file
 from trainingservice.keeper.keeper_bundle import keeper_bytes
+from trainingservice.keeper.keeper_variables import authority_text
 from trainingservice.kubernetes_base import names
 from trainingservice.kubernetes_base.api import (
     CONFIG_MAPS,
@@ -247,8 +248,5 @@ def _content(access: KeeperAccess, jobs: Mapping[str, contract.JobDocument]) -> 
     if access.token:
         content[TOKEN_KEY] = access.token
     if access.ca_file is not None:
-        try:
-            content[CA_KEY] = access.ca_file.read_text()
-        except OSError as error:
-            raise PermanentError(f"The certificate authority {access.ca_file} cannot be read: {error}.") from error
+        content[CA_KEY] = authority_text(access)
     return content

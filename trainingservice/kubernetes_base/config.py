@@ -41,6 +41,8 @@ _IN_V1 = {"server": ": the host that exports the folder (in NNI's v1 form nfs.se
 class StorageSettings(SettingsModel):
     """Shared storage that pods mount at /tmp/mount, as in NNI. Not needed: code and keeper come without it."""
 
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"path", "local_mount_point"})
+
     storage_type: Literal["nfs", "pvc", "azureStorage"] = Field(
         default="nfs", validation_alias=AliasChoices("storageType", "storage"),
         description="Kind of storage. (NNI 2.0 to 2.3: storage.)")
@@ -158,6 +160,8 @@ class KubernetesClusterSettings(ClusterSettings):
     reuse_mode_meaning: ClassVar[str] = (
         "it has no effect on Kubernetes: each trial has pods of its own, so that the cluster schedules, limits and "
         "cleans up each trial separately")
+
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"way_home", "max_unfinished_objects"})
 
     kubeconfig: Path | None = Field(
         default=None, description="kubeconfig file on the server. Default: in the cluster itself the pod's service "

@@ -46,6 +46,8 @@ class Seen:
     out_of_memory: str = ""
     #: Somebody suspended it: the controller ends its pods, and makes new ones when it is resumed.
     suspended: bool = False
+    #: Nothing of it runs now, after a run; the next one goes on where that has ended.
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class TrialKind(abc.ABC):
     tells_of_quotas: ClassVar[bool] = True
     #: Whether its pods need their service account's token.
     needs_token: ClassVar[bool] = False
+    #: Whether its controller may end all pods and make others, in which the trial goes on.
+    runs_again: ClassVar[bool] = False
+    #: Whether a trial has a volume of its own, which goes with its object.
+    has_volume: ClassVar[bool] = False
 
     @abc.abstractmethod
     def manifest(self, name: str, labels: Mapping[str, str], pods: Sequence[tuple[Role, Object]],
@@ -91,6 +97,15 @@ class TrialKind(abc.ABC):
     def check(self, options: KubernetesTrialOptions) -> str:
         """What of an experiment's options does not fit this kind, a sentence that names the role; "" for nothing."""
         return ""
+
+    def least_grace(self, options: KubernetesTrialOptions) -> float:
+        """Seconds that a trial has at least to end after it was told to."""
+        return 0.0
+
+    def dependants(self, name: str, labels: Mapping[str, str], options: KubernetesTrialOptions
+                   ) -> Sequence[tuple[Resource, Object]]:
+        """What else a trial's object (``name``) needs: made after it, owned by it, and gone with it."""
+        return ()
 
     def not_understood(self, sent: Object, trial: Object) -> str:
         """What the cluster has dropped of the object that it was sent, a sentence; "" for nothing that is needed.

@@ -61,7 +61,8 @@ def observation(seen: Seen, of_trial: Sequence[Object], reporting: Object | None
             result = Observation(TrialJobStatus.RUNNING, message=seen.message or trouble,
                                  start_time=started or seen.start_time)
         else:
-            result = Observation(TrialJobStatus.WAITING, message=trouble or seen.message)
+            result = Observation(TrialJobStatus.WAITING,
+                                 message=trouble or pods.why_not_admitted(of_trial) or seen.message)
     return replace(result, machine=machine, working_directory=place)
 
 

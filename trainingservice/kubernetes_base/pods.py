@@ -15,9 +15,11 @@ from trialkeeper.whole_number import whole_number
 
 #: Reasons of a waiting container that are no trouble.
 _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
-#: Where operators write a replica's index: labels, or the annotation of an indexed Job.
+#: Annotations with a replica's index: of an indexed Job, and of AdaptDL.
+_INDEX_ANNOTATIONS = ("batch.kubernetes.io/job-completion-index", "adaptdl/rank")
+#: Where operators write a replica's index: labels and annotations.
 _INDEX = ("training.kubeflow.org/replica-index", "replica-index", "pytorch-replica-index", "FC_TASK_INDEX",
-          "batch.kubernetes.io/job-completion-index")
+          *_INDEX_ANNOTATIONS)
 #: Words of conditions and statuses for a pod that was taken away or never ran -> codes; other words of the former are
 #: ``evicted``, of the latter ``platform_failed``.
 _TAKEN_AWAY = {"PreemptionByScheduler": "preempted", "PreemptionByKubeScheduler": "preempted",
@@ -73,9 +75,10 @@ def slim(pod: Object) -> Object:
     if conditions:
         kept_status["conditions"] = conditions
     kept = {key: metadata[key] for key in ("name", "labels", "deletionTimestamp", "uid") if key in metadata}
-    index = (metadata.get("annotations") or {}).get(_INDEX[-1])
-    if index is not None:
-        kept["annotations"] = {_INDEX[-1]: index}
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items()
+                   if key in _INDEX_ANNOTATIONS}
+    if annotations:
+        kept["annotations"] = annotations
     return {"metadata": kept,
             "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName", "")}, "status": kept_status}
 
@@ -229,6 +232,17 @@ def trouble_of(pod: Object) -> str:
             code = "image_pull" if reason in _OF_THE_IMAGE else "container_waits"
             return Reason(code, pod=pod["metadata"]["name"], image=str(container.get("image")), cause=reason,
                           said=_sentence(message), advice=_ADVICE.get(reason, ""))
+    return ""
+
+
+def why_not_admitted(of_trial: Sequence[Object]) -> str:
+    """Why a node has not taken a pod, where the trial waits nevertheless; "" for nothing."""
+    for pod in of_trial:
+        status = pod.get("status") or {}
+        cause = str(status.get("reason") or "")
+        if status.get("phase") == "Failed" and (cause.startswith("OutOf") or cause == "UnexpectedAdmissionError"):
+            return of_kubernetes("platform_waits", f"Node {node_of(pod)} has not admitted pod {pod['metadata']['name']}"
+                                                   f" ({cause}): {_sentence(status.get('message'))}", cause)
     return ""
 
 

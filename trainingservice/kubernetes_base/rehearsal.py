@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
@@ -108,21 +108,23 @@ def api_resources(service: ClusterAccess, group: str, version: str,
     return [str(resource.get("name")) for resource in found.get("resources") or []]
 
 
-def rights_used(trial: Resource, reads_logs: bool, makes_config_maps: bool = True
+def rights_used(trial: Resource, reads_logs: bool, makes_config_maps: bool = True, dependants: Sequence[Resource] = ()
                 ) -> list[tuple[Resource, str, tuple[str, ...]]]:
     """What our account must be allowed: (resource, subresource, verbs)."""
     return [(trial, "", ("get", "list", "watch", "create", "delete", "deletecollection")),
             (PODS, "", ("list", "watch")),
             *([(PODS, "log", ("get",))] if reads_logs else []),
             (SECRETS, "", ("get", "list", "create", "update", "patch", "delete", "deletecollection")),
-            *([(CONFIG_MAPS, "", ("create",))] if makes_config_maps else [])]
+            *([(CONFIG_MAPS, "", ("create",))] if makes_config_maps else []),
+            *((resource, "", ("create",)) for resource in dependants)]
 
 
 def _rights(service: ClusterAccess, options: KubernetesTrialOptions | None,
             timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     comes_otherwise = service.storage is not None or options is not None and options.keeper_image is not None
+    dependants = [] if options is None else [resource for resource, _ in service.kind.dependants("", {}, options)]
     lacking = [f"{verb} {resource.plural}{'/' + sub if sub else ''}" for resource, sub, verbs in rights_used(
-        service.kind.resource, not service.settings.keepers_call_home(), not comes_otherwise)
+        service.kind.resource, not service.settings.keepers_call_home(), not comes_otherwise, dependants)
         for verb in verbs if not _may(service, verb, resource, sub, timeout)]
     if not _may(service, "list", EVENTS, "", timeout):
         yield RehearsalFinding("events", True, "The server's account may not list events. A trial may then wait "

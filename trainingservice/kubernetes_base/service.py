@@ -7,11 +7,11 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from trainingservice.base import RehearsalFinding, ServiceContext
+from trainingservice.base import RehearsalFinding, RemovedJobs, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError, UnknownTrialJob
 from trainingservice.keeper.collected_journals import CollectedJournals
@@ -52,6 +52,8 @@ FIRST_LIST = 10.0
 #: Seconds for a connection, and for the answer to the deletion of all objects of an experiment: with thousands of them
 #: that takes the API longer than anything else, up to its own limit of a minute.
 DELETE_ALL_TIMEOUT = (5.0, 90.0)
+#: Seconds after which the removal of ended jobs pauses, so that no call lasts long.
+REMOVE_FOR = 20.0
 #: Seconds to wait until pods of a removed experiment are gone.
 PODS_GONE = 30.0
 #: Seconds to wait for what the reporting pod says of its end, when the trial's object has ended: the two watches are
@@ -69,6 +71,7 @@ class KubernetesService(PollingTrainingService):
     options_model: ClassVar[type[TrialOptions]] = KubernetesTrialOptions
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 20.0)
     suspends_jobs: ClassVar[bool] = True
+    keeps_ended_jobs: ClassVar[bool] = True
     settings: KubernetesClusterSettings
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, *,
@@ -244,6 +247,32 @@ class KubernetesService(PollingTrainingService):
             return None
         return pod_logs.last_lines(self.api, self.namespace, reporting["metadata"]["name"], self.kind.container)
 
+    def remove_ended_jobs(self, job_names: Collection[str], *, keep_unsaved: bool) -> RemovedJobs:
+        trials, of_pods = self._mirrors()
+        for mirror in (trials, of_pods):
+            if not mirror.wait_until_fresh(FIRST_LIST):
+                raise TemporaryError(mirror.problem)
+        removed = left = runs = 0
+        deadline = self._monotonic() + REMOVE_FOR
+        for job_name in job_names:
+            name = names.object_name(job_name)
+            if trials.get(name) is None:
+                continue
+            of_job = self._pod_index.of_job(job_name)
+            if pods_that_run(of_job, self.context.clock()):
+                runs += 1
+            elif keep_unsaved and (len(of_job) > 1 or self.kind.has_volume):
+                left += 1
+            elif self._monotonic() > deadline:
+                return RemovedJobs(removed, left, is_through=False)
+            else:
+                remove(self.api, self.kind.resource, self.namespace, name)
+                removed += 1
+        if runs:
+            raise TemporaryError(f"Pods of {runs} ended trial(s) still run on the cluster; they are removed when they "
+                                 "have ended.", retry_after=30)
+        return RemovedJobs(removed, left)
+
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
         selector = names.experiment_selector(self.cluster, experiment_id)
         for resource in (self.kind.resource, SECRETS):
@@ -325,6 +354,11 @@ class KubernetesService(PollingTrainingService):
         if of_object.suspended and not pods_that_run(of_trial, self.context.clock()):
             self._ends.pop(job.id, None)  # of a run that does not count
             return replace(seen, suspended=True)
+        if self.kind.runs_again and not of_object.phase.is_end and _has_ended_a_run(reporting, self.kind.container):
+            of_object = replace(of_object, interrupted=True)
+            seen = replace(seen, status=TrialJobStatus.WAITING, message=seen.message or of_object.message)
+        if of_object.interrupted and seen.status is TrialJobStatus.WAITING:
+            seen = replace(seen, interrupted=True)
         if seen.status is TrialJobStatus.WAITING:
             seen = replace(seen, message=self._complaints.about(unexplained(trial, of_trial)) or seen.message)
         url = self.api.address + self.kind.resource.path(self.namespace, trial["metadata"]["name"])
@@ -387,8 +421,8 @@ class KubernetesService(PollingTrainingService):
 
     def _note_end(self, job_name: str, pod: Object) -> None:
         ended = pods.termination_of(pod, self.kind.container)
-        if ended is None or ended.end is None:
-            return
+        if ended is None or ended.end is None or self.kind.runs_again and ended.exit_code == contract.TOLD_TO_END:
+            return  # it has not ended, or the next run knows nothing of that
         try:
             job = self.get_trial_job(job_name)
         except TrainingServiceError:
@@ -410,6 +444,12 @@ class KubernetesService(PollingTrainingService):
             self.ask_soon()
         else:
             self.note(job_name, seen)
+
+
+def _has_ended_a_run(reporting: Object | None, container: str) -> bool:
+    """Whether the reporting pod has been told to end, and has."""
+    ended = None if reporting is None else pods.termination_of(reporting, container)
+    return ended is not None and ended.exit_code == contract.TOLD_TO_END
 
 
 def _slim(trial: Object) -> Object:

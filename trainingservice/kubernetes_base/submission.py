@@ -47,6 +47,8 @@ class Submission:
             self._service.belongings.pull_secret(job.form.experiment_id, role.name, role.settings)
 
     def _code(self, job: TrialJobDetail) -> contract.CodeDocument | None:
+        if in_image := self._service.options_of(job.form.options).code_in_image():
+            return {"folder": in_image}
         code = job.form.code
         if code is None:
             return None
@@ -78,6 +80,7 @@ class Submission:
         try:
             secret = self._service.belongings.make_trial_secret(job, documents)
             trial = self._create(job, manifest)
+            self._make_dependants(job, trial)
             self._hand_over(secret, trial)
         except ApiRefusal as refusal:
             raise error_of(refusal, f"prepare the trial {job.id}") from refusal
@@ -88,11 +91,31 @@ class Submission:
         try:
             secret = self._service.belongings.find_secret(names.trial_secret(job.id))
             if secret is None or not secret["metadata"].get("ownerReferences"):
+                self._make_dependants(job, trial)
                 self._hand_over(secret or {"metadata": {"name": names.trial_secret(job.id), "resourceVersion": "0"}},
                                 {"apiVersion": self._service.kind.resource.api_version,
                                  "kind": self._service.kind.resource.kind, "metadata": trial["metadata"]})
         except ApiRefusal as refusal:
             raise error_of(refusal, f"prepare the trial {job.id}") from refusal
+
+    def _make_dependants(self, job: TrialJobDetail, trial: Object) -> None:
+        kind = self._service.kind
+        labels = names.trial_labels(self._service.cluster, job.form.experiment_id, job.id)
+        for resource, body in kind.dependants(names.object_name(job.id), labels,
+                                              self._service.options_of(job.form.options)):
+            owner = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind,
+                     "name": trial["metadata"]["name"], "uid": trial["metadata"]["uid"]}
+            body["metadata"]["ownerReferences"] = [owner]
+            try:
+                self._service.api.call("POST", resource.path(self._service.namespace), body=body)
+            except ApiRefusal as refusal:
+                if refusal.reason != "AlreadyExists":
+                    raise error_of(refusal, f"create the {resource.kind} {body['metadata']['name']}") from refusal
+
+    def _with_grace(self, job: TrialJobDetail) -> TrialJobDetail:
+        limits = job.form.limits
+        grace = max(limits.grace_period, self._service.kind.least_grace(self._service.options_of(job.form.options)))
+        return replace(job, form=replace(job.form, limits=replace(limits, grace_period=grace)))
 
     def _hand_over(self, secret: Object, trial: Object) -> None:
         try:
@@ -105,6 +128,7 @@ class Submission:
 
     def manifest_of(self, job: TrialJobDetail, roles: Sequence[Role], delivery: Delivery) -> Object:
         """The trial's object as it is sent."""
+        job = self._with_grace(job)
         options = self._service.options_of(job.form.options)
         labels = names.trial_labels(self._service.cluster, job.form.experiment_id, job.id)
         kind = self._service.kind
@@ -127,7 +151,7 @@ class Submission:
         return manifest
 
     def _document(self, job: TrialJobDetail, role: Role, code: contract.CodeDocument | None) -> contract.JobDocument:
-        form = replace(job.form, command=role.command, gpu_number=role.gpu_number)
+        form = replace(self._with_grace(job).form, command=role.command, gpu_number=role.gpu_number)
         return job_document(form, platform=self._service.platform, code=code)
 
     def _create(self, job: TrialJobDetail, manifest: Object) -> Object:

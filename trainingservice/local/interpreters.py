@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+from trainingservice import bounded_output
 from trainingservice.errors import TemporaryError
 from trainingservice.local.os_user import OsUser
 from trainingservice.local.python_choice import PythonChoice
+from trainingservice.local.started_processes import end_marked, marked
 from trainingservice.local.trial_command import PythonCall
 from trainingservice.trial_job import Interpreter
 
@@ -112,33 +114,21 @@ def _ask(call: PythonCall, options: str, code: str, argument: str, choice: Pytho
                  *(f"{name}={value}" for name, value in variables.items())]
     if user is not None:
         try:
-            return user.run(_SCRIPT, *arguments, seconds=seconds)[:MOST_BYTES]
+            return user.ask(_SCRIPT, *arguments, seconds=seconds, most_bytes=MOST_BYTES)
         except TemporaryError:
             return b""
     environment = {name: value for name, value in inherited.items() if name not in choice.hidden}
+    mark = uuid.uuid4().hex
     try:
-        process = subprocess.Popen(["/bin/sh", "-c", _SCRIPT, "sh", *arguments], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, cwd="/",
-                                   start_new_session=True)
+        process = subprocess.Popen(["/bin/sh", "-c", marked(_SCRIPT, mark), "sh", *arguments],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   env=environment, cwd="/", start_new_session=True)
     except (OSError, ValueError):
         return b""
-    return _read(process, seconds)
-
-
-def _read(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """What it writes, within the bounds. Ends it, and what it has started."""
-    assert process.stdout is not None
-    output, until = b"", time.monotonic() + seconds
-    with process.stdout as pipe, selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while len(output) < MOST_BYTES and (left := until - time.monotonic()) > 0:
-            if not selector.select(left):
-                continue
-            piece = os.read(pipe.fileno(), MOST_BYTES)
-            if not piece:
-                break
-            output += piece
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # its group has this number until it is waited for
-    process.wait()
-    return output
+    said = bounded_output.communicate(process, b"", seconds, MOST_BYTES)
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # its group has this number until it is waited for
+        process.wait()
+    end_marked(mark, subprocess.Popen)
+    return b"" if said.cut else said.output

@@ -13,20 +13,26 @@ import pwd
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainingservice import bounded_output
+from trainingservice.bounded_output import Output
 from trainingservice.errors import TemporaryError
 from trainingservice.files.output_folder import PYTHON_CODE
 from trainingservice.local.environment import allowed_environment
+from trainingservice.local.started_processes import end_marked, marked
 
 #: Variables that say where the things of the server's own user are, or what it may do.
 _PERSONAL = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "DISPLAY", "PYTHONPATH",
                        "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HF_HOME", "TORCH_HOME"})
 #: How long one step as the user may take, in seconds: a home folder may be on a slow file server.
 STEP_SECONDS = 30.0
+#: How much one step may print: a piece of a file, or the list of a folder's files.
+STEP_BYTES = 16 * 1024 * 1024
 
 _PREPARE = """
 umask 077
@@ -88,6 +94,15 @@ class OsUser:
                               f"{complaint or 'it printed nothing'}")
         return output
 
+    def ask(self, script: str, *arguments: str, seconds: float, most_bytes: int) -> bytes:
+        """What a shell script that asks a program of the user's prints; b"" where it fails, takes longer or prints
+        more. Whatever it started is ended. Raises CannotRunAs where it cannot be started.
+        """
+        mark = uuid.uuid4().hex
+        process, said = self._communicate(marked(script, mark), arguments, b"", seconds, most_bytes)
+        self._end(process, mark)
+        return b"" if said.cut or process.returncode else said.output
+
     def run_python(self, content: bytes) -> bytes:
         """What the reader of folders (``output_folder.FolderElsewhere``) writes as the user. Raises CannotRunAs."""
         return self.run(_READ, sys.executable, PYTHON_CODE, content=content)
@@ -128,20 +143,36 @@ class OsUser:
 
     def _run(self, script: str, arguments: Sequence[str], content: bytes | Path, seconds: float = STEP_SECONDS
              ) -> tuple[int, bytes, str]:
-        copied, text = (content, None) if isinstance(content, Path) else (None, content)
+        mark = uuid.uuid4().hex
+        process, said = self._communicate(marked(script, mark), arguments, content, seconds, STEP_BYTES)
+        if said.cut:
+            self._end(process, mark)
+        if said.cut == "size":
+            raise CannotRunAs(f"A command as user {self.name} printed more than {STEP_BYTES // 1024 ** 2} MiB. Check "
+                              "the programs sh, cat, ls and python3 on that user's PATH, and the number of files in "
+                              "the folder.")
+        if said.cut:
+            raise CannotRunAs(f"A command as user {self.name} took longer than {seconds:.0f} s. Check whether the home "
+                              "folder is on a file server that does not answer.")
+        return process.returncode, said.output, said.complaint.decode("utf-8", "replace").strip()[-500:]
+
+    def _communicate(self, script: str, arguments: Sequence[str], content: bytes | Path, seconds: float,
+                     most_bytes: int) -> tuple[subprocess.Popen[bytes], Output]:
+        copied, text = (content, b"") if isinstance(content, Path) else (None, content)
         try:
             with open(copied or os.devnull, "rb") as file:  # opened as the server, read by the program
                 process = self.start(["/bin/sh", "-c", script, "sh", *arguments], stdout=subprocess.PIPE,
                                      stderr=subprocess.PIPE, stdin=file if copied else subprocess.PIPE)
         except OSError as error:
             raise CannotRunAs(self._no_way(str(error))) from error
-        try:
-            output, complaint = process.communicate(text, seconds)
-        except subprocess.TimeoutExpired:
+        return process, bounded_output.communicate(process, text, seconds, most_bytes)
+
+    def _end(self, process: subprocess.Popen[bytes], mark: str) -> None:
+        """End a step and what it started."""
+        if process.returncode is None:
             end(process)
-            raise CannotRunAs(f"A command as user {self.name} took longer than {seconds:.0f} s. Check whether the home "
-                              "folder is on a file server that does not answer.") from None
-        return process.returncode, output, complaint.decode("utf-8", "replace").strip()[-500:]
+        end_marked(mark, lambda command: self.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                                    stderr=subprocess.DEVNULL))
 
     def _no_way(self, complaint: str) -> str:
         if is_root():

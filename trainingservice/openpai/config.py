@@ -67,6 +67,9 @@ class OpenPaiClusterSettings(ClusterSettings):
                           "the field resourcePerInstance of its task role",
     }
 
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({
+        "storage_config_name", "local_storage_mount_point", "container_storage_mount_point"})
+
     host: Name = Field(description="Address of the cluster's web portal. Without http:// or https:// it means "
                                    "https:// (in NNI's v1 form http://).")
     username: Name = Field(description="The account that submits the jobs.")

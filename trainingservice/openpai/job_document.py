@@ -37,6 +37,8 @@ class KeeperStart:
     keeper: str
     folder: str
     urls: tuple[str, ...]
+    #: PEM text of the private authority behind the server's certificate, "" where containers know it. It is no secret.
+    authority: str = ""
 
 
 def job_name(form: JobApplicationForm) -> str:
@@ -107,6 +109,9 @@ def _commands(form: JobApplicationForm, start: KeeperStart, number: int, name: s
     lines += [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
     if start.urls:
         lines.append(f"export {contract.ENV_TOKEN}='<% $secrets.{TOKEN_SECRET} %>'")
+    if start.urls and start.authority:
+        lines.append(f"export {contract.ENV_CA}=$(mktemp)")
+        lines.append(f"cat > \"${contract.ENV_CA}\" <<'END_OF_THE_AUTHORITY'\n{start.authority}END_OF_THE_AUTHORITY")
     if not own:
         lines += [f"export {contract.ENV_FOLDER}={shlex.quote(folder)}"] if folder else []
     else:

@@ -13,6 +13,7 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import MustWait, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.files.output_folder import OutputFolder
 from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.keeper.keeper_variables import authority_text
 from trainingservice.openpai.api import MOST_LISTED, NameTaken, NoSuchJob, OpenPaiApi, Refusal
 from trainingservice.openpai.config import OpenPaiClusterSettings, OpenPaiTrialOptions
 from trainingservice.openpai.job_document import (
@@ -198,7 +199,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
             roles = {folder: {"command": form.command}
                      for folder in role_folders(options.openpai_config).values() if folder}
         keeper, folder = self.channel.prepare(form, self.platform, urls, roles)
-        start = KeeperStart(keeper, folder, urls)
+        start = KeeperStart(keeper, folder, urls, authority_text(form.keeper))
         return job_document(form, options, start, mounts=self._mounts(), installation=self.context.installation)
 
     def _mounts(self) -> dict[str, str]:

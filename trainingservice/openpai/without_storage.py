@@ -67,7 +67,12 @@ def no_output_folder() -> OutputFolder:
 FETCH = """\
 import os, sys, time, urllib.error, urllib.request, zipfile
 target, path = sys.argv[1:]
-open_url = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+handlers = [urllib.request.ProxyHandler({})]
+if os.environ.get("NNI_KEEPER_CA"):
+    import ssl
+    context = ssl.create_default_context(cafile=os.environ["NNI_KEEPER_CA"])
+    handlers.append(urllib.request.HTTPSHandler(context=context))
+open_url = urllib.request.build_opener(*handlers).open
 give_up, pause, said = time.monotonic() + 3600, 1.0, ""
 while True:
     for base in os.environ["NNI_KEEPER_URLS"].split(","):

@@ -36,6 +36,8 @@ class Observation:
     cause: str = ""
     #: With WAITING only: somebody suspended it on the platform, nothing of it runs, and its next run begins anew.
     suspended: bool = False
+    #: With WAITING only: the platform ended a run, nothing of it runs, and its next run goes on with the same journal.
+    interrupted: bool = False
 
 
 class Stage(Enum):
@@ -123,7 +125,8 @@ class JobRecord:
             gpu_indices=before.gpu_indices if seen.gpu_indices is None else seen.gpu_indices,
             interpreter=seen.interpreter or before.interpreter,
             platform_state=before.platform_state if seen.platform_state is None else seen.platform_state,
-            cause=seen.cause if status.is_end else "", suspended=suspended)
+            cause=seen.cause if status.is_end else "", suspended=suspended,
+            interrupted=seen.interrupted and status is TrialJobStatus.WAITING)
         if status.is_end:
             self.stage = Stage.ENDED
             self.stop_due = None

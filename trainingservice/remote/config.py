@@ -79,6 +79,9 @@ class RemoteClusterSettings(ClusterSettings):
         "machineList[].pythonPath": "machineList[].pythonPath",
     }
 
+    #: Each machine mounts the shared storage with its key, so machine_list is none of them.
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"lost_after"})
+
     machine_list: tuple[RemoteMachineSettings, ...] = Field(
         min_length=1, max_length=1000, description="The machines, 1,000 at most.")
     lost_after: float = Field(

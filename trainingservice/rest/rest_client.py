@@ -30,6 +30,8 @@ TIMEOUT = (5.0, 30.0)
 QUICK_TIMEOUT = (1.0, 2.0)
 #: The longest pause that a platform can ask for, in seconds.
 LONGEST_PAUSE = 3600.0
+#: How large an answer may be, unpacked.
+MOST_BYTES = 64 * 1024 * 1024
 _REDIRECTS = 3
 #: Characters of an error that are looked at for a sentence.
 _LONGEST_REASON = 1000
@@ -122,7 +124,9 @@ class RestClient:
         for _ in range(_REDIRECTS):
             try:
                 response = self._session.request(method, url, params=query, data=body, headers=dict(headers or {}),
-                                                 timeout=timeout, allow_redirects=False)
+                                                 timeout=timeout, allow_redirects=False, stream=True)
+                with response:
+                    self._read_bounded(response)
             except requests.RequestException as error:
                 raise self._unreached(error, timeout) from None  # its text holds the whole address
             target = response.headers.get("Location") if response.is_redirect else None
@@ -139,6 +143,17 @@ class RestClient:
 
     def close(self) -> None:
         self._session.close()
+
+    def _read_bounded(self, response: requests.Response) -> None:
+        """Read the body, as ``response.content`` does, if it is not too large. Raises TemporaryError."""
+        content = bytearray()
+        for piece in response.iter_content(64 * 1024):
+            content += piece
+            if len(content) > MOST_BYTES:
+                raise TemporaryError(Reason("another_server", said=(
+                    f"{self.where} answered with more than {MOST_BYTES // 1024 ** 2} MiB. Check that the address is "
+                    "correct.")))
+        response._content = bytes(content)  # what requests itself sets when it reads
 
     def _judged(self, response: requests.Response) -> RestAnswer:
         answer = RestAnswer(response.status_code, response.text, response.headers.get("Content-Type", ""), self.where,

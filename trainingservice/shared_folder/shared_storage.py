@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -24,6 +24,8 @@ KEY_VARIABLE = "AZURE_STORAGE_ACCESS_KEY"
 
 class SharedStorage(SettingsModel):
     """A file store that trials on several machines share."""
+
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"local_mount_point", "remote_mount_point", "local_mounted"})
 
     storage_type: Literal["NFS", "AzureBlob"] = Field(description="Kind of storage.")
     local_mount_point: Path = Field(description="Folder at which it is mounted on this server.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainingservice.base import ServiceContext
 from trainingservice.errors import TemporaryError
 from trainingservice.keeper.collected_journals import CollectedJournals, JournalSource
-from trainingservice.keeper.keeper_variables import keeper_variables
+from trainingservice.keeper.keeper_variables import authority_text, keeper_variables
 from trainingservice.polling.job_record import Observation
 from trainingservice.shared_folder.folder import FolderJournal, SharedFolder
 from trainingservice.submit_host.disk import Disk
@@ -80,7 +80,7 @@ class StorageChannel:
             own = self.storage.attempt(form.experiment_id, form.job_name)
             self.storage.write(own / TOKEN_FILE, form.keeper.token)
             if form.keeper.ca_file is not None:
-                self.storage.write(own / CA_FILE, form.keeper.ca_file.read_text())
+                self.storage.write(own / CA_FILE, authority_text(form.keeper))
                 variables[contract.ENV_CA] = f"{folder}/{CA_FILE}"
         return variables
 

@@ -34,6 +34,8 @@ class SlurmClusterSettings(ClusterSettings):
         "it has no effect on slurm: each trial is a job of its own, so that the cluster schedules, shows and charges "
         "each trial separately")
 
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"working_folder", "program_folder"})
+
     login_node: SshLoginSettings | None = Field(
         default=None, description="The machine on which sbatch, squeue and scancel are run through SSH. Default: this "
                                   "server, as its own user.")

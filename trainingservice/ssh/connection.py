@@ -25,6 +25,8 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its tracebacks say l
 
 #: Seconds between signs of life on the connection.
 KEEPALIVE = 15
+#: How much one command may print.
+MOST_BYTES = 16 * 1024 * 1024
 #: Milliseconds after which sent bytes that nobody acknowledged end the connection.
 UNACKNOWLEDGED = 30_000
 #: Seconds one SFTP operation may hang.
@@ -74,14 +76,22 @@ class Connection:
             channel.exec_command(command)
             channel.sendall(content)
             channel.shutdown_write()
-            output = channel.makefile("rb").read()
-            errors = channel.makefile_stderr("rb").read().decode(errors="replace")
-            return channel.recv_exit_status(), output, errors
+            output = self._read(channel.makefile("rb"))
+            errors = self._read(channel.makefile_stderr("rb"))
+            return channel.recv_exit_status(), output, errors.decode(errors="replace")
         except (paramiko.SSHException, OSError, EOFError) as error:
             what = "did not answer in time" if isinstance(error, TimeoutError) else f"broke the session ({error})"
             raise SessionBroke(f"{self.name} {what} while a command ran there.") from error
         finally:
             channel.close()
+
+    def _read(self, stream: Any) -> bytes:
+        """What a command prints. Raises SessionBroke where that is too much: the rest is not waited for."""
+        printed: bytes = stream.read(MOST_BYTES + 1)
+        if len(printed) > MOST_BYTES:
+            raise SessionBroke(f"A command on {self.name} printed more than {MOST_BYTES // 1024 ** 2} MiB. Check the "
+                               "shell profile of the user there.")
+        return printed
 
     @contextlib.contextmanager
     def sftp(self) -> Any:

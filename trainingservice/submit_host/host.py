@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainingservice import bounded_output
 from trainingservice.errors import TemporaryError
 from trainingservice.local.environment import allowed_environment
 from trainingservice.submit_host.disk import Disk, LocalDisk
@@ -81,16 +82,16 @@ class ThisMachine:
         except OSError as error:
             raise NotRun(f"{arguments[0]} cannot be started on this machine ({error.strerror}). Free disk space, or "
                          "correct the permissions there.") from error
-        try:
-            output, errors = process.communicate(text.encode(), timeout)
-        except subprocess.TimeoutExpired:
+        said = bounded_output.communicate(process, text.encode(), timeout)
+        if said.cut:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # what left the group may hold the pipes
-                process.communicate(timeout=1.0)
-            raise Unanswered(f"{_named(command)} has not answered on this machine within {timeout:.0f} s and was "
-                             "ended.") from None
-        return Finished(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
+            process.wait()
+            raise Unanswered(f"{_named(command)} printed too much on this machine and was ended." if said.cut == "size"
+                             else f"{_named(command)} has not answered on this machine within {timeout:.0f} s and was "
+                             "ended.")
+        return Finished(process.returncode, said.output.decode(errors="replace"),
+                        said.complaint.decode(errors="replace"))
 
     def close(self) -> None:
         """There is nothing to end."""

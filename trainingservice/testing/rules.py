@@ -114,6 +114,9 @@ RULES: dict[str, str] = {
         "The same for a job that was canceled before anything of it reached the platform: the tombstone comes first.",
     "test_a_service_can_be_closed_twice_and_before_it_ran":
         "clean_up may be called twice, and on an object that never ran.",
+    "test_ended_jobs_can_be_removed_and_nothing_that_runs_is_touched":
+        "remove_ended_jobs removes what the platform still has of ended jobs, where keeps_ended_jobs says that it has "
+        "something, and leaves folders alone. Of a job that still runs it removes nothing, and raises TemporaryError.",
     "test_cleaning_up_an_experiment_removes_all_of_it_and_nothing_else":
         "clean_up_experiment stops what runs and removes all that the experiment left on the platform, and nothing of "
         "any other experiment, nor of the user.",

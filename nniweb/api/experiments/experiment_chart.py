@@ -48,6 +48,11 @@ class ExperimentChartSerializer(serializers.Serializer[Any]):
         "When it ended (or began), in seconds since the epoch."))
     final = serializers.ListField(child=serializers.IntegerField(), help_text=(
         "1 where the value is a final result that counts for the best."))
+    infeasible = serializers.ListField(child=serializers.IntegerField(), help_text=(
+        "1 where the value is a final result that breaks a constraint on outcomes, or was not compared with them yet."))
+    standard_error = serializers.ListField(child=serializers.FloatField(allow_null=True), help_text=(
+        "With replicates a point is a proposal, at the number of its first trial: the value is the mean, and this its "
+        "standard error. null everywhere else."))
     optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, allow_null=True, help_text=(
         "null for a further metric that is not an objective, because it has no best value."))
     durations = DurationsSerializer(help_text="Durations of all attempts that have run.")
@@ -79,5 +84,7 @@ def chart_document(experiment: Experiment, metric: str | None = None) -> dict[st
             "value": [point.value for point in chart.points],
             "at": [None if point.at is None else round(point.at, 1) for point in chart.points],
             "final": [int(point.counts) for point in chart.points],
+            "infeasible": [int(point.infeasible) for point in chart.points],
+            "standard_error": [point.error for point in chart.points],
             "optimize_mode": chart.mode, "durations": asdict(chart.durations),
             "left_out": chart.left_out}

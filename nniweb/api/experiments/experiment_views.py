@@ -117,7 +117,7 @@ def filtered(experiments: QuerySet[Experiment], wanted: dict[str, Any]) -> Query
     if "q" in wanted:
         text = wanted["q"]
         experiments = experiments.filter(Q(name__icontains=text) | Q(description__icontains=text)
-                                         | Q(public_id__startswith=text))
+                                         | Q(public_id__startswith=text) | Q(foreign_id__startswith=text))
     if wanted["archived"] != "all":
         experiments = experiments.filter(archived=wanted["archived"] == "true")
     return experiments
@@ -267,7 +267,9 @@ class ExperimentImportDataView(ExperimentView):
     @extend_schema(operation_id="experiments_import_data", request=ImportedResultsSerializer,
                    responses={200: ImportedSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Import results from elsewhere for the tuner. They do not become trials and do not count for limits."""
+        """Import results from elsewhere for the tuner. They do not become trials and do not count for limits. The tuner
+        of an experiment that has ended gets them when the experiment is resumed.
+        """
         experiment = self.get_object()
         form = ImportedResultsSerializer(data=request.data)
         form.is_valid(raise_exception=True)

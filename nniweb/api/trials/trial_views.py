@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import experiment_of
-from nniweb.documents.trial_query import TrialQuery, filtered, in_order
+from nniweb.documents.trial_query import PROPOSALS, TrialQuery, by_proposal, filtered, in_order
 from nniweb.documents.trials import (
     MetricSerializer,
     NewTrialSerializer,
@@ -45,7 +45,10 @@ class ExperimentTrialsView(generics.GenericAPIView[Trial]):
     def get(self, request: Request, experiment_id: str) -> Response:
         """Trials of an experiment, in order of sequence unless told otherwise."""
         wanted = TrialQuery.of(request)
-        trials = filtered(experiment_of(request, experiment_id), wanted)
+        experiment = experiment_of(request, experiment_id)
+        trials = filtered(experiment, wanted)
+        if experiment.has_replicates and wanted["group"] == PROPOSALS:
+            trials = by_proposal(experiment, trials, are_all=wanted.keys() == {"group", "order"})
         page = self.paginate_queryset(with_details(in_order(trials, wanted["order"])))
         serializer = TrialSerializer(page or [], many=True, context={"now": timezone.now()})
         return self.get_paginated_response(serializer.data)

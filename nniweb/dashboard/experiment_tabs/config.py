@@ -27,5 +27,6 @@ def config(request: HttpRequest, public_id: str) -> HttpResponse:
         "changes": [(change, in_words(change)) for change in changes],
         "undone": {change.undoes for change in changes if change.undoes is not None},
         "resolved": yaml.safe_dump(found.config, sort_keys=False, allow_unicode=True),
+        "constraints": found.constraints, "outcome_constraints": found.outcome_constraints,
         "search_space": json.dumps(found.search_space, indent=2, ensure_ascii=False)
         if found.search_space else ""})

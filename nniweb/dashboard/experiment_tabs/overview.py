@@ -1,6 +1,6 @@
 """The first tab: how the search goes, at a glance."""
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -10,6 +10,7 @@ from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_o
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
+from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import RESULTS
 
 #: Events shown here, the newest first.
@@ -32,11 +33,16 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
 
 
 def best_trials(experiment: Experiment) -> QuerySet[Trial]:
-    """Trials with a final result that counts, the best first; with several objectives those on the front, the best in
-    the first objective first.
+    """Trials with a final result that counts, feasible ones first, then the best first; with several objectives those
+    on the front, the best in the first objective first; with replicates the first trials of the best proposals that
+    were run in full.
     """
     sign = "-" if experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE else ""
     if experiment.has_several_objectives:
         return Trial.objects.filter(experiment=experiment, on_front=True).order_by(f"{sign}final_number", "sequence_id")
+    if experiment.has_replicates:
+        return Trial.objects.filter(
+            experiment=experiment, sequence_id=F("proposal__first_sequence_id"), proposal__mean__isnull=False,
+            proposal__state=ProposalState.COMPLETE).order_by(f"{sign}proposal__mean", "sequence_id")
     return Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False).order_by(
-        f"{sign}final_number", "sequence_id")
+        *(["-feasible"] if experiment.outcome_constraints else []), f"{sign}final_number", "sequence_id")

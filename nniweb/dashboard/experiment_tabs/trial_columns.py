@@ -59,6 +59,9 @@ def choices_of(experiment: Experiment) -> list[Choice]:
     return [
         Choice("status", "Status", "status"),
         *([Choice("front", "Front", "front", falls_first=True)] if experiment.has_several_objectives else []),
+        *([Choice("mean", f"{result_title(experiment)}, mean", "mean", number=True, falls_first=best_first),
+           Choice("replicate", "Replicate", number=True), Choice("seed", "Seed", number=True)]
+          if experiment.has_replicates else []),
         Choice("result", result_title(experiment), "final_value", number=True, falls_first=best_first),
         *(Choice(METRIC + name, name, METRIC + name, number=True, falls_first=falls.get(name, False))
           for name in others),
@@ -89,6 +92,7 @@ def usual_names(experiment: Experiment, choices: Sequence[Choice]) -> list[str]:
         names = [ALL_PARAMETERS]
     metrics = [choice.name for choice in choices if choice.metric and choice.part == "final"][:MOST_METRIC_COLUMNS]
     front = ["front"] if experiment.has_several_objectives else []
+    front += ["mean"] if experiment.has_replicates else []
     return ["status", *front, "result", *metrics, "latest", "duration", *names, "machine", "message"]
 
 

@@ -9,7 +9,16 @@ from rest_framework import serializers
 from nniweb.dashboard.experiment_tabs import trial_columns
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
 from nniweb.dashboard.page_query import PageQuery
-from nniweb.documents.trial_query import OrderField, TrialFilters, fitting, in_order
+from nniweb.documents.trial_query import (
+    NONE,
+    PROPOSALS,
+    GroupField,
+    OrderField,
+    TrialFilters,
+    by_proposal,
+    fitting,
+    in_order,
+)
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.models import Trial
 from nniweb.experiments.trial_filter import FilterInvalid
@@ -26,6 +35,7 @@ class TrialTableQuery(TrialFilters):
     """As over REST, the newest first; and how it looks."""
 
     order = OrderField(default="-sequence_id")
+    group = GroupField(default=PROPOSALS)
     columns = CommaListField(child=serializers.CharField(max_length=200), required=False)
     page_size = serializers.ChoiceField(choices=PAGE_SIZES, default=USUAL_SIZE)
 
@@ -41,17 +51,22 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
         wanted = fitting(found, query.values)
     except FilterInvalid as invalid:
         wanted, mistake = Trial.objects.none(), _mistake(query["filter"], invalid)
-    page = query.page_of(with_details(in_order(wanted, query.order)), size)
+    is_grouped = found.has_replicates and query.values["group"] == PROPOSALS
+    rows_of = by_proposal(found, wanted, are_all=not query.is_filtered) if is_grouped else wanted
+    page = query.page_of(with_details(in_order(rows_of, query.order)), size)
     rows = TrialSerializer(page, many=True, context={"now": timezone.now()}).data
     choices = trial_columns.choices_of(found)
     usual = trial_columns.usual_names(found, choices)
     columns = trial_columns.shown(choices, query.values.get("columns") or usual, list(rows))
     context = tab(request, found, "experiment-trials", order=query.order, is_filtered=query.is_filtered,
-                  first_page=page.number == 1, page_size=size, fitting=page.paginator.count,
+                  is_grouped=is_grouped, first_page=page.number == 1, page_size=size, fitting_rows=page.paginator.count,
+                  fitting=wanted.count() if is_grouped else page.paginator.count,
                   filters={name: value for name, value in query.given.items() if name not in query.NO_FILTERS},
                   usual_columns=usual, usual_size=USUAL_SIZE)
     return render(request, "dashboard/experiment/trials.html", {
         **context, "page": page, "trials": rows, "query": query, "mistake": mistake, "longest_filter": LONGEST,
+        "is_grouped": is_grouped, "has_replicates": found.has_replicates,
+        "other_group": NONE if is_grouped else PROPOSALS,
         "tensorboards": boards.with_numbers(found),
         "counts": counts_by_status(context["experiment"]["progress"]["trials"]),
         "columns": trial_columns.headings(query, columns), "shown": columns, "choices": choices,

@@ -17,7 +17,10 @@ from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
-from nniweb.tuning.search_space.problem import InvalidInput
+from nniweb.tuning import algorithms
+from nniweb.tuning.search_space.constraint_check import check_constraints
+from nniweb.tuning.search_space.problem import InvalidInput, Problem
+from nniweb.tuning.search_space.space import SearchSpace
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from trainingservice.reasons import Reason
 
@@ -68,7 +71,7 @@ def _check_search(experiment: Experiment, changes: dict[str, Any]) -> None:
     raw = changes.get("search_space", experiment.search_space)
     try:
         if "search_space" in changes:
-            read_space(raw, is_uninterpreted=experiment.has_own_tuner)
+            _check_constraints(experiment, read_space(raw, is_uninterpreted=experiment.has_own_tuner))
     except InvalidInput as invalid:
         raise Refused.for_fields([(f"search_space.{problem.path}".rstrip("."), problem.message)
                                   for problem in invalid.problems]) from None
@@ -79,6 +82,17 @@ def _check_search(experiment: Experiment, changes: dict[str, Any]) -> None:
         except InvalidInput as invalid:
             raise Refused.for_fields([(f"tuner.{problem.path}".rstrip("."), problem.message)
                                       for problem in invalid.problems]) from None
+
+
+def _check_constraints(experiment: Experiment, space: SearchSpace) -> None:
+    """Whether the experiment's constraints can be satisfied in this space. Raises InvalidInput."""
+    if not experiment.constraints or experiment.has_own_tuner:
+        return
+    is_list = algorithms.find_tuner(experiment.tuner["name"]).takes_a_list
+    problems = check_constraints(experiment.constraints, space, is_list=is_list).problems
+    if problems:
+        raise InvalidInput([Problem("", f"{'the constraints' if at is None else experiment.constraints[at]}: {problem}")
+                            for at, problem in problems])
 
 
 def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None, undoes: int | None = None
@@ -93,6 +107,8 @@ def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None
         fields["search_space_version"] = experiment.search_space_version + 1
     if "retention" in different:
         fields["look_after_at"] = None
+        if experiment.is_finished:
+            fields["jobs_due_at"] = now
     Experiment.objects.filter(pk=experiment.pk).update(**fields)
     for field, value in fields.items():
         setattr(experiment, field, value)

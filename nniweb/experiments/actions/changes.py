@@ -83,6 +83,8 @@ def check_new_tuner(experiment: Experiment, tuner: Mapping[str, Any], space: Sea
     problems = [*algorithms.check_types(new, space), *algorithms.check_objectives(new, len(experiment.objectives))]
     if experiment.multi_phase:
         problems += algorithms.check_multi_phase(new)
+    if experiment.has_replicates:
+        problems += algorithms.check_replicates(new)
     for one in (old, new):
         if not one.takes_results:
             problems.append(Problem("name", f"{one.name} compares only trials that it proposed, so it can neither "

@@ -22,12 +22,14 @@ from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
-from nniweb.experiments.models.trial import TrialSource, TrialTarget
+from nniweb.experiments.models.trial import CONSTRAINT_BROKEN, TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more
+from nniweb.experiments.replicates.new_trials import with_proposals
 from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.experiments.sql.exact_text import printable
+from nniweb.tuning.constraints.constraint import first_broken, read_constraints
 from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -177,22 +179,31 @@ def refresh_trial(trial: Trial, actor: User | None = None) -> None:
 
 
 def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,
-                 rerun_of: Trial | None = None, origin: str = "Submitted by a person.") -> Trial:
-    """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space.
+                 rerun_of: Trial | None = None, is_same: bool = False, origin: str = "Submitted by a person.") -> Trial:
+    """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space; they must satisfy
+    the constraints.
 
-    ``origin``: the sentence with which its history begins.
+    ``is_same``: they are those of ``rerun_of``, and so is the seed. ``origin``: the sentence with which its history
+    begins.
     """
     with transaction.atomic():
         experiment, revision = locked(experiment)
         now = timezone.now()
         _must_take_trials(experiment)
+        must_satisfy_constraints(experiment, parameters)
         if reason := limit_reached(experiment, now):
             raise Refused(_at_limit(reason, "submit"))
         must_be_able_to_go_on(experiment)
-        trial = Trial.objects.create(
+        trial = Trial(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
+            feasible=False if experiment.outcome_constraints else None,
             **said(Reason("free_slot")))
+        if rerun_of is not None and is_same:
+            trial.proposal, trial.replicate, trial.seed = rerun_of.proposal, rerun_of.replicate, rerun_of.seed
+        else:
+            with_proposals(experiment, [trial], raced=False)
+        trial.save()
         TrialParameters.objects.create(trial=trial, index=0, parameter_id=None, value=parameters)
         TrialEvent.objects.create(trial=trial, at=now, kind="created", actor=actor, message=origin)
         Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=experiment.next_sequence_id + 1)
@@ -207,6 +218,13 @@ def must_be_able_to_go_on(experiment: Experiment) -> None:
     if experiment.is_finished and (reason := why_it_cannot_go_on(experiment) or why_no_experiment_more(
             experiment.owner, experiment.group)):
         raise Refused(reason)
+
+
+def must_satisfy_constraints(experiment: Experiment, parameters: dict[str, Any], field: str = "parameters") -> None:
+    """Raises Refused (with the field) where a constraint of the experiment forbids the parameters."""
+    broken = first_broken(read_constraints(experiment.constraints), parameters)
+    if broken is not None:
+        raise Refused(Reason("constraint_broken", constraint=broken.text, by="person"), field)
 
 
 def _must_take_trials(experiment: Experiment) -> None:
@@ -251,7 +269,8 @@ def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, A
     if parameters is None or parameters == old:
         if not trial.is_finished:
             raise Refused(Reason("trial_not_ended", status=str(trial.status)))
-        return submit_trial(trial.experiment, old, actor, rerun_of=trial, origin=f"Rerun of trial {trial.sequence_id}.")
+        return submit_trial(trial.experiment, old, actor, rerun_of=trial, is_same=True,
+                            origin=f"Rerun of trial {trial.sequence_id}.")
     names = [name for name in {**old, **parameters} if old.get(name, _MISSING) != parameters.get(name, _MISSING)]
     described = ", ".join(f"{name} = {json.dumps(parameters[name])}" if name in parameters else f"no {name}"
                           for name in names)
@@ -276,7 +295,7 @@ def rerun_failed(experiment: Experiment, actor: User | None = None) -> None:
         experiment, revision = locked(experiment)
         _must_take_reruns(experiment)
         failed = list(Trial.objects.filter(experiment=experiment, status=TrialJobStatus.FAILED.value, reruns=None)
-                      .order_by("sequence_id"))
+                      .exclude(reason=CONSTRAINT_BROKEN).order_by("sequence_id"))
         if not failed:
             raise Refused(Reason("nothing_to_rerun"))
         _run_again(experiment, failed, revision, "failed trials run again", actor)
@@ -293,7 +312,8 @@ def rerun_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User |
         trials = list(Trial.objects.filter(experiment=experiment, pk__in=trial_pks).order_by("sequence_id"))
         run_again = set(Trial.objects.unfinished().filter(experiment=experiment, rerun_of__isnull=False)
                         .values_list("rerun_of", flat=True))
-        ended = [trial for trial in trials if trial.is_finished and trial.pk not in run_again]
+        ended = [trial for trial in trials if trial.is_finished and trial.pk not in run_again
+                 and trial.reason != CONSTRAINT_BROKEN]
         again = _run_again(experiment, ended, revision, "trials run again", actor) if ended else []
         return RerunOutcome(again, unfinished=[trial for trial in trials if not trial.is_finished],
                             runs_again=[trial for trial in trials if trial.is_finished and trial.pk in run_again])
@@ -318,7 +338,9 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     first = experiment.next_sequence_id
     again = Trial.objects.bulk_create(
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
-              source=TrialSource.RERUN, rerun_of=trial, **said(Reason("free_slot")))
+              source=TrialSource.RERUN, rerun_of=trial, proposal_id=trial.proposal_id, replicate=trial.replicate,
+              seed=trial.seed, feasible=False if experiment.outcome_constraints else None,
+              **said(Reason("free_slot")))
         for index, trial in enumerate(trials))
     TrialParameters.objects.bulk_create(
         TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})
@@ -348,6 +370,7 @@ def delete(experiment: Experiment, actor: User | None = None) -> None:
         if not experiment.is_finished or Trial.objects.filter(experiment=experiment).unfinished().exists():
             raise Refused(Reason("wrong_status", status=str(experiment.status), wish="delete"))
         now = timezone.now()
-        Experiment.objects.filter(pk=experiment.pk).update(deleted_at=now, look_after_at=None)
+        Experiment.objects.filter(pk=experiment.pk).update(
+            deleted_at=now, look_after_at=None, cleanup_tries=0)
         note(experiment, now, "deleted", "", actor)
         audit.record("experiment.delete", experiment, actor)

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from nniweb.experiments.admin.access import ToLookAt
 from nniweb.experiments.models import DiskUsage
 from nniweb.experiments.retention.disk_usage import installation_usage
-from nniweb.experiments.retention.policy import KINDS, days_kept, in_days
+from nniweb.experiments.retention.policy import days_kept, in_days
 
 #: Columns that may be large and are not in the list.
 _LEFT_OUT = ("search_space", "config", "config_text", "notes", "trial_options", "tuner", "assessor", "description")
@@ -87,6 +87,6 @@ class DiskUsageAdmin(ToLookAt, admin.ModelAdmin):  # type: ignore[type-arg]
         if usage.experiment.deleted_at is not None:
             return "–"
         days = days_kept(usage.experiment.retention)
-        words = ", ".join(f"{kind} {in_days(days[kind])}" for kind in KINDS if days[kind] is not None) or "for ever"
+        words = ", ".join(f"{kind} {in_days(days[kind])}" for kind in days if days[kind] is not None) or "for ever"
         address = reverse("experiment-config", args=[usage.experiment.public_id])
         return format_html('<a href="{}">{}</a>', address, words)

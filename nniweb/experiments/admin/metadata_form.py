@@ -22,7 +22,7 @@ def readable(value: str) -> str:
     """JSON with a line for each field; other text as it is."""
     try:
         document = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
     return json.dumps(document, indent=2, ensure_ascii=False) if isinstance(document, dict | list) else value
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Window
 
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
-from nniweb.experiments.models.trial import RESULTS
+from nniweb.experiments.models.trial import counts_for_best
 from nniweb.experiments.results.metric_number import numbers_in
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -76,7 +76,7 @@ def _of_kind(experiment: Experiment, which: Which) -> QuerySet[Trial]:
     newest_first = trials.order_by("-sequence_id")
     if which is Which.TOP:
         falls = experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE
-        return trials.filter(status__in=RESULTS, final_number__isnull=False).order_by(
+        return trials.filter(counts_for_best()).order_by(
             F("final_number").desc() if falls else F("final_number").asc(), "sequence_id")
     if which is Which.RUNNING:
         return newest_first.filter(status=TrialJobStatus.RUNNING.value)

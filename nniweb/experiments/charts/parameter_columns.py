@@ -13,6 +13,7 @@ from django.db.models.functions import Cast
 
 from nniweb.experiments.charts.parameter_axes import Column, columns_of
 from nniweb.experiments.models import Experiment, MetricName, Trial, TrialParameters
+from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.results.other_metrics import main_metric, mode_of
@@ -30,7 +31,8 @@ MOST_REMEMBERED = 8
 @dataclass(frozen=True)
 class Results:
     """All trials with a result that counts, in order of sequence; or those with a final number of a further metric. A
-    trial of a multi-phase experiment is there once for each parameter set that has a result.
+    trial of a multi-phase experiment is there once for each parameter set that has a result. With replicates each
+    proposal that has ended is there once, with its mean, by its first trial.
     """
 
     #: The further metric that is meant; None for the main one.
@@ -83,7 +85,9 @@ def results_of(experiment: Experiment, metric: str | None = None, otherwise: str
     key = (experiment.pk, metric, mode)
     trials = Trial.objects.filter(experiment=experiment, status__in=RESULTS)
     number_of = 0
-    if metric is None:
+    if metric is None and experiment.has_replicates:
+        found = Trial.objects.filter(experiment=experiment, proposal__mean__isnull=False)
+    elif metric is None:
         found = trials.filter(final_number__isnull=False)
     else:
         names = MetricName.objects.filter(experiment=experiment, name=metric)
@@ -109,6 +113,10 @@ def _read(experiment: Experiment, version: tuple[int, int, int], metric: str | N
     given = TrialParameters.objects.filter(trial__experiment=experiment, trial__status__in=RESULTS)
     if metric is None and experiment.multi_phase:  # each parameter set of a trial has a result of its own
         given = given.annotate(number=F("final_number"))
+    elif metric is None and experiment.has_replicates:  # each proposal once, by its first trial
+        given = TrialParameters.objects.filter(
+            trial__experiment=experiment, trial__sequence_id=F("trial__proposal__first_sequence_id")).exclude(
+            trial__proposal__state=ProposalState.OPEN).filter(index=0).annotate(number=F("trial__proposal__mean"))
     elif metric is None:
         given = given.filter(index=0).annotate(number=F("trial__final_number"))
     else:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet, Value
+from django.db.models import Count, F, Func, IntegerField, Max, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
-from nniweb.experiments.models import Attempt, Experiment, Trial
-from nniweb.experiments.models.trial import RESULTS
+from nniweb.experiments.models import Attempt, Experiment, Proposal, Trial
+from nniweb.experiments.models.proposal import ProposalState
+from nniweb.experiments.models.trial import RESULTS, counts_for_best
 from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.results.other_metrics import mode_of, numbers_of_metric
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
@@ -41,6 +42,10 @@ class Point:
     counts: bool
     #: When it ended or began, in seconds since the epoch.
     at: float | None
+    #: Of a mean, its standard error; None for all else.
+    error: float | None = None
+    #: Whether ``value`` is a final result that breaks a constraint on outcomes, or was not compared with them yet.
+    infeasible: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,15 +92,24 @@ def chart_of(experiment: Experiment, most: int = MOST_POINTS, metric: str | None
     """
     mode = str(experiment.optimize_mode) if metric is None else mode_of(experiment, metric)
     trials = Trial.objects.filter(experiment=experiment)
-    values, rest = _results(trials) if metric is None else _results_of_metric(experiment, metric)
+    errors: dict[int, float] = {}
+    if metric is not None:
+        values, rest = _results_of_metric(experiment, metric)
+    elif experiment.has_replicates:
+        values, rest, errors = _means(experiment)
+    else:
+        values, rest = _results(trials)
     results = len(values)
     others: dict[int, str] = {}  # those that are shown, though their value is no result: sequence -> status
     without: list[int] = []
+    infeasible: set[int] = set()
     for sequence_id, status, final, latest in rest:
         shown = None if status in _WITHOUT_VALUE else latest if final is None else final
         if shown is not None:
             values.append((sequence_id, shown))
             others[sequence_id] = status
+            if experiment.outcome_constraints and status in RESULTS and final is not None:
+                infeasible.add(sequence_id)
         elif status in _ENDS and metric is None:
             without.append(sequence_id)
     if len(values) > results:
@@ -105,7 +119,8 @@ def chart_of(experiment: Experiment, most: int = MOST_POINTS, metric: str | None
     rows = trials.filter(sequence_id__in=list(shown_values)).order_by("sequence_id").values_list(
         "public_id", "sequence_id", "status", "ended_at", "started_at")
     points = [Point(public_id, sequence_id, others.get(sequence_id, status), value,
-                    value is not None and sequence_id not in others, at.timestamp() if at else None)
+                    value is not None and sequence_id not in others, at.timestamp() if at else None,
+                    errors.get(sequence_id), sequence_id in infeasible)
               for public_id, sequence_id, status, ended_at, started_at in rows
               for value, at in [(shown_values[sequence_id], ended_at or started_at)]]
     left_out = len(values) + len(without) - len(points)
@@ -118,22 +133,43 @@ _Row = tuple[int, str, float | None, float | None]
 
 def _results(trials: QuerySet[Trial]) -> tuple[list[tuple[int, float]], Iterable[_Row]]:
     """Number and value of those with a result, in order, and the others."""
-    is_result = Q(status__in=RESULTS, final_number__isnull=False)
+    is_result = counts_for_best()
     values = [(sequence_id, final) for sequence_id, final in trials.filter(is_result).order_by(
         "sequence_id").values_list("sequence_id", "final_number").iterator(20_000) if final is not None]
     return values, trials.exclude(is_result).order_by("sequence_id").values_list(
         "sequence_id", "status", "final_number", "latest_number").iterator(20_000)
 
 
+def _means(experiment: Experiment) -> tuple[list[tuple[int, float]], Iterable[_Row], dict[int, float]]:
+    """As ``_results``, of proposals by their first trials: those that were run in full have results. Then the standard
+    errors of means.
+    """
+    values: list[tuple[int, float]] = []
+    others: list[_Row] = []
+    errors: dict[int, float] = {}
+    for sequence_id, state, mean, error in Proposal.objects.filter(experiment=experiment).order_by(
+            "first_sequence_id").values_list("first_sequence_id", "state", "mean", "standard_error").iterator(20_000):
+        if state == ProposalState.COMPLETE and mean is not None:
+            values.append((sequence_id, mean))
+        elif state == ProposalState.OPEN:
+            others.append((sequence_id, TrialJobStatus.RUNNING.value, mean, None))
+        else:
+            ended = TrialJobStatus.FAILED if mean is None else TrialJobStatus.SUCCEEDED
+            others.append((sequence_id, ended.value, mean, None))
+        if error is not None:
+            errors[sequence_id] = error
+    return values, others, errors
+
+
 def _results_of_metric(experiment: Experiment, metric: str) -> tuple[list[tuple[int, float]], Iterable[_Row]]:
     """As ``_results``, of the trials that have reported a further metric."""
     values, others = [], []
     for row in numbers_of_metric(experiment, metric).order_by("trial__sequence_id").values_list(
-            "trial__sequence_id", "trial__status", "final", "latest").iterator(20_000):
-        if row[1] in RESULTS and row[2] is not None:
+            "trial__sequence_id", "trial__status", "final", "latest", "trial__feasible").iterator(20_000):
+        if row[1] in RESULTS and row[2] is not None and row[4] is not False:
             values.append((row[0], row[2]))
         else:
-            others.append(row)
+            others.append(row[:4])
     return values, others
 
 

@@ -26,6 +26,12 @@ def keeper_urls(callback_url: str = "") -> tuple[str, ...]:
     return (settings.PUBLIC_URL,) if settings.PUBLIC_URL else ()
 
 
+def no_callback_url(text: str) -> str:
+    """What to say of a text that ``is_callback_url`` refuses."""
+    return (f"{text!r} is not an address. Write the name or the address at which trial machines reach this server, "
+            "with the port if it differs from the server's own: nni.example.org, 10.0.0.5:8080, https://nni.example.org.")
+
+
 def is_callback_url(text: str) -> bool:
     """Whether keepers could be given this as the server's address."""
     try:

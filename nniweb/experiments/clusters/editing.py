@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.clusters.moved_secrets import moved_secrets
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.fields.walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section
@@ -90,9 +91,9 @@ def _field(path: str) -> str:
 def change_settings(cluster: Cluster, settings: dict[str, Any]) -> None:
     """Replace a cluster's settings. Raises ConfigInvalid.
 
-    Stored secrets stay where the new settings leave them out; one inside a list stays only if its
-    element is otherwise the same, so that no machine ever gets another machine's password. A secret
-    given as null is removed.
+    Stored secrets stay where the new settings leave them out, and no machine ever gets another machine's password: one
+    inside a list stays only if its element is otherwise the same; any other must be given again where a field has
+    changed that may decide where it is sent. A secret given as null is removed.
     """
     section = read_changed_settings(cluster, settings)
     old = settings_secrets(cluster, load_platform(cluster.platform))
@@ -110,7 +111,21 @@ def read_changed_settings(cluster: Cluster, settings: dict[str, Any]) -> Platfor
     """The new settings with the secrets that stay, changing nothing. Raises ConfigInvalid."""
     old = settings_secrets(cluster, load_platform(cluster.platform))
     kept = {path: secret for path, secret in old.items() if _stays(path, cluster.settings, settings)}
-    return read_settings(cluster.platform, settings, kept)
+    section = read_settings(cluster.platform, settings, kept)
+    known = [path for path in kept if "[" not in path]
+    if not known:
+        return section
+    try:
+        before = read_settings(cluster.platform, cluster.settings, old)
+    except ConfigInvalid:  # of another version of the platform: nobody knows where they went
+        moved = dict.fromkeys(known, ["version of the platform"])
+    else:
+        moved = moved_secrets(known, before.settings, section.settings)
+    if moved:
+        raise ConfigInvalid([ConfigError(f"settings.{path}", (
+            f"was given for another {' and '.join(changed)}, and is not sent elsewhere. Give it again, or null to "
+            "remove it.")) for path, changed in moved.items()])
+    return section
 
 
 def _stays(path: str, old: Any, new: Any) -> bool:

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.clusters import platform_calls
+from nniweb.experiments.clusters import addresses, platform_calls
 from nniweb.experiments.clusters.editing import (
     ClusterBusy,
     bump,
@@ -176,6 +176,9 @@ def _check_in_settings(cluster: Cluster, known: MetadataKey, value: str | None) 
         parts = None if value is None else known.read(value)
     except InvalidMetadata as invalid:
         raise _refused(known.name, invalid) from None
+    address = str(parts.experiment.get("nniManagerIp") or "") if parts is not None else ""
+    if address and not addresses.is_callback_url(address):
+        raise Refused(f"{known.name}: {addresses.no_callback_url(address)}", "value")
     try:
         read_changed_settings(cluster, known.changed(cluster.settings, parts))
     except ConfigInvalid as invalid:

@@ -59,9 +59,50 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
     _check_objectives(document, section, tuner, findings)
     if document.multi_phase:
         _check_multi_phase(document, section, tuner, findings, paths)
+    _check_replicates(document, section, tuner, findings)
     seed = document.seed if document.seed is not None else tuner.class_args.get("seed")
     mode = document.objectives[0].optimize_mode if document.objectives else _optimize_mode(tuner, assessor)
     return Algorithms(tuner, assessor, mode, seed if isinstance(seed, int) else None)
+
+
+def replicates_of(document: ExperimentDocument) -> dict[str, Any]:
+    """What the file says about replicates, with their number; {} where it has none."""
+    written = document.replicates
+    if written is None or isinstance(written, int):
+        return {} if written is None else {"n": written}
+    count = written.n if written.n is not None else len(written.seeds or ())
+    return {"n": count, **written.model_dump(exclude_defaults=True, exclude={"n"})}
+
+
+def _check_replicates(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings
+                      ) -> None:
+    """Several trials of one proposal: not with everything that a trial may be."""
+    replicates = replicates_of(document)
+    if not replicates:
+        return
+    seeds = replicates.get("seeds")
+    if not replicates["n"]:
+        findings.add(("replicates", "n"), "is required where there are no seeds: the number of trials of each proposal")
+    elif seeds is not None and len(seeds) != replicates["n"]:
+        findings.add(("replicates", "seeds"), f"must have one seed for each of the {replicates['n']} replicates, not "
+                                              f"{len(seeds)}")
+    if seeds is not None and len(set(seeds)) < len(seeds):
+        findings.add(("replicates", "seeds"), "has the same seed twice: two equal trials do not show any spread")
+    if replicates["n"] < 2:
+        return
+    if document.multi_phase:
+        findings.add("replicates", "excludes multiPhase: a trial with several parameter sets has no single result to "
+                                   "repeat")
+    if document.outcome_constraints:
+        findings.add("replicates", f"excludes {findings.spelling('outcomeConstraints')}: a constraint on outcomes "
+                                   "judges the result of one trial, and proposals are compared by their mean; leave "
+                                   "one of them out")
+    if len(document.objectives) > 1:
+        findings.add("replicates", f"excludes several {findings.spelling('objectives')}: proposals are compared by the "
+                                   "mean of one result; name one metric")
+    if tuner.name is not None:
+        for problem in algorithms.check_replicates(algorithms.find_tuner(tuner.name)):
+            findings.add((section, problem.path), problem.message)
 
 
 def _check_multi_phase(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings,
@@ -152,7 +193,8 @@ def _own_class(section: str, written: AlgorithmDocument, findings: Findings, pat
                ) -> AlgorithmSettings | None:
     """An algorithm that the user wrote. Its module is not imported here: that is for its own process."""
     if written.name:
-        findings.add((section, "name"), f"cannot be given together with {findings.spelling((section, 'className'))}: "
+        other = "codeDirectory" if written.class_name is None else "className"
+        findings.add((section, "name"), f"cannot be given together with {findings.spelling((section, other))}: "
                                         "an algorithm is either built in or a custom class")
     elif not written.class_name:
         findings.add((section, "className"), f"is required with {findings.spelling((section, 'codeDirectory'))}; give "
@@ -186,7 +228,7 @@ def _check_types(tuner: str, search_space: dict[str, Any], annotations: Places, 
         space = parse_search_space(search_space)
     except InvalidInput:
         return  # said where the search space is read
-    for problem in algorithms.check_types(algorithms.find_tuner(tuner), space):
+    for problem in algorithms.check_types(algorithms.find_tuner(tuner), space, by_name=document.use_annotation):
         if document.use_annotation:
             findings.add(FIELD, str(at_annotation(problem, annotations)))
         elif document.search_space_file is not None:

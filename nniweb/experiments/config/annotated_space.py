@@ -71,7 +71,8 @@ def check_space(found: RewrittenFiles, is_own: bool) -> None:
 
 def check_space_for(found: RewrittenFiles, tuner: str) -> None:
     """Raises AnnotationsInvalid where the built-in tuner of this name does not know a parameter's type."""
-    problems = algorithms.check_types(algorithms.find_tuner(tuner), parse_search_space(found.search_space))
+    problems = algorithms.check_types(algorithms.find_tuner(tuner), parse_search_space(found.search_space),
+                                      by_name=True)
     if problems:
         raise AnnotationsInvalid([at_annotation(problem, found.places) for problem in problems])
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.durations import Duration
+from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
@@ -94,6 +95,20 @@ class FailedTrialsDocument(SettingsModel):
         None, ge=1, le=MOST, description="The experiment ends with ERROR after this many failed trials in a row.")
 
 
+class ReplicatesDocument(SettingsModel):
+    """Each proposal is run as several trials. A whole number in its place is n."""
+
+    n: int | None = Field(
+        None, ge=1, le=100, description="Trials of each proposal (replicates). Default: as many as there are seeds.")
+    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] | None = Field(
+        None, max_length=100, description="The seed of each replicate, in NNI_TRIAL_SEED of its environment. Default: "
+                                          "seeds that follow from the experiment's seed. They are the same for each "
+                                          "proposal.")
+    racing: bool = Field(
+        True, description="Run the first replicate alone, and the others only while the proposal may still be better "
+                          "than the best one so far. false: run all of them.")
+
+
 #: Days; or the word that overrules the installation's own number of them.
 KeptDays = Annotated[int, Field(ge=1, le=36_500)] | Literal["forever"]
 
@@ -112,6 +127,11 @@ class RetentionDocument(SettingsModel):
                           "trials continue from, from the experiment's end.")
     code: KeptDays | None = Field(
         None, description="Days (or forever) from the experiment's end for which the copy of its code is kept.")
+    jobs: KeptDays | Literal["saved"] | None = Field(
+        None, description="kubernetes, kubeflow, frameworkcontroller, adl: days (or forever) from the experiment's end "
+                          "for which the objects of ended trials stay on the cluster, with their pods, logs and "
+                          "volumes. saved: they are removed when the experiment has ended, except those whose logs or "
+                          "volumes have something that the server does not have.")
 
 
 class ExperimentDocument(SettingsModel):
@@ -147,6 +167,9 @@ class ExperimentDocument(SettingsModel):
     retention: RetentionDocument | None = Field(
         None, description="How long output, resource samples, files and code are kept. Parameters, final results and "
                           "histories are always kept. (Not in NNI.)")
+    replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(
+        None, description="Run each proposal of the tuner as several trials and tell the tuner their mean: a number of "
+                          "trials, or the fields below. See docs/replicates.md. (Not in NNI.)")
     multi_phase: bool = Field(
         False, description="A running trial may ask for further parameter sets. Each call of nni.get_next_parameter() "
                            "returns another set, which has its own result, and None when the tuner has no more. (Only "
@@ -159,7 +182,7 @@ class ExperimentDocument(SettingsModel):
         None, description="The experiment ends after this time: 30s, 10m, 1.5h, 1h30m, 2d, or whole seconds.")
     max_trial_number: int | None = Field(
         None, gt=0, le=LARGEST_COUNT, description="The experiment ends after this many trials, whether they succeed or "
-                                                  "not.")
+                                                  "not. With replicates each replicate is a trial.")
     max_trial_duration: Duration | None = Field(
         None, description="A trial that runs longer is stopped and counts as early stopped.")
     nni_manager_ip: str | None = Field(
@@ -173,7 +196,8 @@ class ExperimentDocument(SettingsModel):
     experiment_working_directory: Path | None = Field(
         None, description="Accepted but not used. All files are stored in the server's data folder.")
     tuner_gpu_indices: GpuIndices | None = Field(
-        None, description="GPUs that the tuner may see: a number, a list, or numbers separated by commas.")
+        None, description="GPUs that a custom tuner, advisor or assessor may see (CUDA_VISIBLE_DEVICES): a number, a "
+                          "list, or numbers separated by commas. Default: none. Built-in algorithms use no GPU.")
     tuner: TunerDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
     assessor: AlgorithmDocument | None = Field(  # NNI 2.0 misspelt it
         None, validation_alias=AliasChoices("assessor", "accessor"),
@@ -185,6 +209,14 @@ class ExperimentDocument(SettingsModel):
                                       "result, which assessors use. Default: the metric default with the tuner's "
                                       "optimize_mode. With several metrics, the best trials form a Pareto front. (Not "
                                       "in NNI.)")
+    constraints: list[str] = Field(
+        [], max_length=MOST_CONSTRAINTS, description="Conditions on the parameters, such as layers * units <= 4096. No "
+                                                     "trial runs with parameters that break one. See "
+                                                     "docs/search-space.md. (Not in NNI.)")
+    outcome_constraints: list[str] = Field(
+        [], max_length=MOST_CONSTRAINTS, description="Conditions on the metrics that a trial reports as its final "
+                                                     "result, such as latency <= 20. Results that satisfy all of them "
+                                                     "go before all others. See docs/objectives.md. (Not in NNI.)")
     seed: int | None = Field(
         None, ge=0, lt=2**32, description="Seed of the tuner's random numbers, so that its choices are repeatable. "
                                           "(Not in NNI.)")

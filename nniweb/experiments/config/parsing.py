@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nniweb.experiments.config import v1_conversion
-from nniweb.experiments.config.algorithm_section import read_algorithms
+from nniweb.experiments.config.algorithm_section import read_algorithms, replicates_of
 from nniweb.experiments.config.cluster_defaults import ClusterDefaults
 from nniweb.experiments.config.code_roots import CodeRoots
 from nniweb.experiments.config.document import ExperimentDocument
@@ -28,7 +28,7 @@ from nniweb.experiments.config.platform_section import (
     read_trial_options,
 )
 from nniweb.experiments.config.redaction import redacted_text
-from nniweb.experiments.config.search_space_section import read_search_space
+from nniweb.experiments.config.search_space_section import check_constraints_of, read_search_space
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
@@ -168,9 +168,11 @@ class _Reading:
         if document.multi_phase and section is not None and self._chosen_cluster is None:
             self._check_phases(section)
         command = self._command(document, options)
-        folder = self._code_folder(document)
+        folder = self._code_folder(document, options)
         search_space, places = read_search_space(document, folder, self.findings, self._paths)
         algorithms = read_algorithms(document, search_space, places, self.findings, self._paths)
+        check_constraints_of(document, search_space, algorithms.tuner if algorithms is not None else None,
+                             self.findings)
         self._small_print(document)
         self.findings.raise_if_any()
         assert algorithms is not None  # its absence is an error
@@ -188,6 +190,7 @@ class _Reading:
             failed_trials=(document.failed_trials.model_dump(by_alias=True, exclude_defaults=True)
                            if document.failed_trials else {}),
             retention=document.retention.model_dump(exclude_none=True) if document.retention else {},
+            replicates=replicates_of(document),
             multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
@@ -202,6 +205,8 @@ class _Reading:
             tuner_gpu_indices=None if document.tuner_gpu_indices is None else tuple(document.tuner_gpu_indices),
             optimize_mode=algorithms.optimize_mode,
             objectives=tuple(one.model_dump() for one in document.objectives),
+            constraints=tuple(document.constraints),
+            outcome_constraints=tuple(document.outcome_constraints),
             seed=algorithms.seed,
             training_service=platform_section,
             cluster=document.cluster,
@@ -355,8 +360,16 @@ class _Reading:
                               + "; give the shell command that runs one trial, such as python3 train.py")
         return command
 
-    def _code_folder(self, document: ExperimentDocument) -> Path | None:
+    def _code_folder(self, document: ExperimentDocument, options: TrialOptions | None) -> Path | None:
         folder = document.trial_code_directory
+        if options is not None and options.code_in_image():
+            if folder is not None:
+                self.findings.add("trialCodeDirectory", "must be left out where codeDirectoryInImage says that the "
+                                                        "code is in the image")
+            if document.use_annotation:
+                self.findings.add("useAnnotation", "needs the code, but codeDirectoryInImage says that it is in the "
+                                                   "image")
+            return None
         if folder is None and self._paths.base_directory is not None:
             folder = self._paths.base_directory.resolve()
             if self._paths.roots is not None and (problem := self._paths.roots.problem(folder, str(folder))):

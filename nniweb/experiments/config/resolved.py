@@ -27,6 +27,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "retry": settings.retry or None,
         "failedTrials": settings.failed_trials or None,
         "retention": settings.retention or None,
+        "replicates": settings.replicates or None,
         "multiPhase": settings.multi_phase or None,
         "trialConcurrency": settings.trial_concurrency,
         "trialGpuNumber": settings.trial_gpu_number,
@@ -41,6 +42,8 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "assessor": None if settings.assessor is None else _algorithm(settings.assessor),
         "objectives": [{"metric": one["metric"], "optimizeMode": one["optimize_mode"]}
                        for one in settings.objectives] or None,
+        "constraints": list(settings.constraints) or None,
+        "outcomeConstraints": list(settings.outcome_constraints) or None,
         "seed": settings.seed,
         "sharedStorage": None if settings.shared_storage is None else without_secrets(settings.shared_storage),
         "cluster": settings.cluster,

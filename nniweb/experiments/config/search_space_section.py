@@ -1,8 +1,9 @@
-"""The search space of a file: written inside it, or in a file of its own."""
+"""The search space of a file, written inside it or in a file of its own, and its constraints."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,17 @@ from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
+from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
+from nniweb.tuning import algorithms
 from nniweb.tuning.registered_algorithms import find_registered
+from nniweb.tuning.search_space.constraint_check import check_constraints, check_texts
+from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from trainingservice.files.unlinked_paths import read_file
+
+_CONSTRAINTS, _OUTCOMES = "constraints", "outcomeConstraints"
 
 
 def read_search_space(document: ExperimentDocument, code_folder: Path | None, findings: Findings, paths: LocalPaths
@@ -96,3 +103,33 @@ def _parse(text: str) -> dict[str, Any]:
         return read_mapping(json.loads(text)).data
     except (ValueError, RecursionError):
         return read_text(text).data
+
+
+def check_constraints_of(document: ExperimentDocument, search_space: Mapping[str, Any],
+                         tuner: AlgorithmSettings | None, findings: Findings) -> None:
+    """Add what is wrong with the file's constraints, and notes about them. ``search_space`` {}: it is not known (yet),
+    or has an error of its own.
+    """
+    for field, texts in ((_CONSTRAINTS, document.constraints), (_OUTCOMES, document.outcome_constraints)):
+        for place, problem in check_texts(texts)[1]:
+            findings.add((field, place or 0), problem)
+    if document.outcome_constraints and document.multi_phase:
+        findings.add(_OUTCOMES, f"excludes {findings.spelling('multiPhase')}: the result of a parameter set is "
+                                "one number")
+    if not document.constraints or findings.has_error(_CONSTRAINTS) or tuner is None:
+        return
+    if tuner.name is None:
+        if document.multi_phase:
+            findings.add(_CONSTRAINTS, f"excludes {findings.spelling('multiPhase')} with a custom tuner: a further "
+                                       "parameter set for a running trial cannot be refused")
+        return
+    try:
+        space = parse_search_space(dict(search_space))
+    except InvalidInput:
+        return
+    is_list = algorithms.find_tuner(tuner.name).takes_a_list
+    check = check_constraints(document.constraints, space, is_list=is_list)
+    for at, problem in check.problems if search_space else ():
+        findings.add(_CONSTRAINTS if at is None else (_CONSTRAINTS, at), problem)
+    for note in check.notes:
+        findings.note(note.replace(_CONSTRAINTS, findings.spelling(_CONSTRAINTS), 1))

@@ -60,6 +60,8 @@ class ExperimentSettings(BaseModel):
     failed_trials: dict[str, Any] = {}
     #: As ``Experiment.retention`` has it; what is as the installation has it is left out.
     retention: dict[str, int | str] = {}
+    #: {"n", "seeds", "racing"} as the file has them, less what is left out; {} where it has none.
+    replicates: dict[str, Any] = {}
     #: Whether a running trial may ask for further parameter sets.
     multi_phase: bool = False
     trial_concurrency: int
@@ -78,6 +80,9 @@ class ExperimentSettings(BaseModel):
     optimize_mode: Literal["minimize", "maximize"]
     #: As ``Experiment.objectives`` has them; empty where the file names none.
     objectives: tuple[dict[str, str], ...] = ()
+    #: Expressions over parameters, and over metrics of final results.
+    constraints: tuple[str, ...] = ()
+    outcome_constraints: tuple[str, ...] = ()
     seed: int | None = None
     training_service: PlatformSection | None = None
     cluster: str | None = None

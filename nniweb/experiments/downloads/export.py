@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from django.db.models import Prefetch, Q, QuerySet
 
+from nniweb.experiments.launch.current_config import current_config
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, MetricNumber, Trial, TrialParameters
 from trialkeeper import contract
 
@@ -19,6 +20,10 @@ _CHUNK = 500
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 #: A text that is one may begin with its sign: results are kept as the text that was reported.
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:Infinity|inf)")
+
+
+#: Further members of a trial that is a replicate: first trial, index, seed; mean, its standard error, values in it.
+OF_PROPOSALS = ("proposal", "replicate", "seed", "mean", "standard_error", "replicates")
 
 
 def write_json(experiment: Experiment, out: TextIO, *, intermediate: bool = False) -> None:
@@ -37,7 +42,7 @@ def json_pieces(experiment: Experiment, trials: QuerySet[Trial], *, intermediate
     """``{"experiment": {...}, "trials": [...]}``, one trial a line. ASCII, so that any text in it survives."""
     head = {"id": experiment.public_id, "name": experiment.name, "status": experiment.status,
             "optimize_mode": experiment.optimize_mode, "seed": experiment.seed,
-            "search_space": experiment.search_space, "config": experiment.config}
+            "search_space": experiment.search_space, "config": current_config(experiment)}
     yield f'{{"experiment": {json.dumps(head)},\n "trials": ['
     separator = "\n  "
     for documents in _documents(trials, intermediate=intermediate):
@@ -61,15 +66,19 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool
     metrics = list(MetricName.objects.filter(pk__in=MetricNumber.objects.filter(trial__in=trials.order_by()).values(
         "metric")).values_list("name", flat=True))
     fixed = ["id", "sequence_id", "status", "final_value", "final_number", "started_at", "ended_at", "duration"]
+    if trials.filter(feasible__isnull=False).exists():
+        fixed.insert(5, "feasible")
     if trials.filter(experiment__multi_phase=True).exists():
         fixed.insert(3, "parameter_set")
+    if trials.filter(proposal__isnull=False).exists():
+        fixed[3:3] = OF_PROPOSALS
     named = [*(f"metrics.{name}" for name in metrics), *(f"parameters.{name}" for name in names)]
     yield _csv([[cell(name) for name in (*fixed, *named, *(["intermediate"] if intermediate else []))]])
     for documents in _documents(trials, intermediate=intermediate):
         rows = []
         for document in chain.from_iterable(map(_row_of_each_set, documents)):
             parameters = flat(document["parameters"])
-            row = [document[name] for name in fixed] + [document["metrics"].get(name) for name in metrics]
+            row = [document.get(name) for name in fixed] + [document["metrics"].get(name) for name in metrics]
             row += [parameters.get(name) for name in names]
             if intermediate:
                 row.append(json.dumps(document["intermediate"]))
@@ -99,7 +108,7 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
     """The trials in order of sequence, some at a time, each time by queries of their own: nothing is held open while
     a slow reader takes them. With ``intermediate`` the last value reported for each sequence number.
     """
-    trials = trials.order_by("sequence_id").select_related("experiment").prefetch_related(
+    trials = trials.order_by("sequence_id").select_related("experiment", "proposal").prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(
             Q(index=0) | Q(value__isnull=False)).order_by("index"), to_attr="sets"),
         Prefetch("attempts", Attempt.objects.only("trial_id", "number", "duration", "exit_code").order_by("number"),
@@ -130,6 +139,13 @@ def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
         "ended_at": _time(trial.ended_at), "duration": last.duration if last else None,
         "exit_code": last.exit_code if last else None,
     }
+    if trial.feasible is not None:
+        document["feasible"] = trial.feasible if trial.final_value is not None else None
+    if trial.proposal is not None:
+        of_proposal = trial.proposal
+        document |= dict(zip(OF_PROPOSALS, (
+            of_proposal.first_sequence_id, trial.replicate, trial.seed, of_proposal.mean, of_proposal.standard_error,
+            of_proposal.value_count), strict=True))
     if trial.experiment.multi_phase:
         document["result_index"] = trial.result_index
         document["parameter_sets"] = [

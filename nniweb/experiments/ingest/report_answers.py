@@ -9,11 +9,11 @@ from django.conf import settings
 from django.db.models import F
 
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
+from nniweb.experiments.launch.given_parameters import given_text
 from nniweb.experiments.lifecycle.trial_end import stop_reason
 from nniweb.experiments.models import Attempt, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
 from trainingservice.receiver.report_reading import ReadReport
-from trainingservice.trial_job import parameter_text
 from trialkeeper import contract
 
 #: Seconds until a keeper shall report again though it has nothing to say; the second while its trial waits for
@@ -39,9 +39,11 @@ def later_parameters(attempt_pks: Sequence[int]) -> dict[int, list[contract.Orde
     orders: dict[int, list[contract.Order]] = defaultdict(list)
     for row in TrialParameters.objects.filter(
             trial__attempts__in=attempt_pks, index__gt=0, index__gte=F("trial__attempts__awaited_index")).annotate(
-            attempt=F("trial__attempts")).order_by("index"):
-        text = parameter_text(row.value, row.parameter_id, index=row.index)
-        orders[row.attempt].append({"order": contract.ORDER_PARAMETERS, "index": row.index, "text": text})
+            attempt=F("trial__attempts")).select_related("trial__experiment").only(
+            "index", "parameter_id", "value", "trial__experiment__tuner", "trial__experiment__search_space").order_by(
+            "index"):
+        orders[row.attempt].append({"order": contract.ORDER_PARAMETERS, "index": row.index,
+                                    "text": given_text(row.trial.experiment, row)})
     return orders
 
 

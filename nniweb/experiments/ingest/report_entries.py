@@ -12,7 +12,7 @@ from nniweb.experiments.ingest.reported_ends import end_as_reported
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt
 from nniweb.experiments.ingest.results_of_sets import SetResult, keep_results_of_sets
 from nniweb.experiments.ingest.row_statements import MetricRow, OutputRow
-from nniweb.experiments.lifecycle.transitions import attempt_started
+from nniweb.experiments.lifecycle.transitions import attempt_continued, attempt_started
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.results.other_metrics import Numbers
 from nniweb.experiments.sql.exact_text import to_bytes
@@ -88,8 +88,10 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
                                          entry["data"].encode("latin-1"), entry["skipped"], revision))
         elif kind == contract.STARTED:
             rows.started(attempt.pk, entry["host"], entry["working_directory"])
-            attempt.has_started = True
-            if attempt.stage != Attempt.Stage.ENDED:
+            attempt.has_started, end = True, None
+            if attempt.stage != Attempt.Stage.ENDED and entry["n"] > 1:
+                attempt_continued(attempt.row(), clock.corrected(entry["at"]), revision=revision)
+            elif attempt.stage != Attempt.Stage.ENDED:
                 attempt_started(attempt.row(), clock.corrected(entry["at"]), revision=revision, by_keeper=True)
         else:
             end = entry

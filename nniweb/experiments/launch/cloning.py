@@ -12,13 +12,13 @@ from typing import Any
 
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
-from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.config.fields.editing import document_text
 from nniweb.experiments.config.redaction import MASK
 from nniweb.experiments.config.resolved import resolved_document
+from nniweb.experiments.launch.current_config import COLUMNS, changed_fields, with_present_values
 from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.launch.launch_shell import note_on_copy
-from nniweb.experiments.models import Experiment, ExperimentChange, User
+from nniweb.experiments.models import Experiment, User
 
 #: What says where an experiment runs.
 _PLACE = ("cluster", "trialOptions", "trainingService")
@@ -40,7 +40,7 @@ class Clone:
 def clone_of(experiment: Experiment, user: User) -> Clone:
     """What ``user``, who may see the experiment, would launch to have it again."""
     notes: list[str] = []
-    document = _current(experiment)
+    document = with_present_values(experiment, {*COLUMNS, *changed_fields(experiment)})
     # where the code is kept, or fetched from, it is not a folder
     was_removed = experiment.code is None and experiment.code_removed_at is not None and experiment.code_git is None \
         and not experiment.code_folder
@@ -69,23 +69,6 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
                  experiment.code.file_count if experiment.code is not None else None, git, notes)
 
 
-def _current(experiment: Experiment) -> dict[str, Any]:
-    """The resolved document with what was changed while it ran."""
-    document = dict(experiment.config)
-    seconds = {"maxExperimentDuration": experiment.max_duration, "maxTrialDuration": experiment.max_trial_duration}
-    now = {"experimentName": experiment.name, "description": experiment.description or None,
-           "tags": list(experiment.tags) or None, "searchSpace": experiment.search_space,
-           "trialConcurrency": experiment.trial_concurrency, "maxTrialNumber": experiment.max_trial_number,
-           "retention": experiment.retention or None, **_other_tuner(experiment),
-           **{key: None if value is None else format_duration(round(value)) for key, value in seconds.items()}}
-    for key, value in now.items():
-        if value is None:
-            document.pop(key, None)
-        elif key != "experimentName" or "experimentName" in document or value != "experiment":
-            document[key] = value
-    return document
-
-
 def _annotated(document: dict[str, Any], experiment: Experiment, notes: list[str]) -> None:
     """Code that was kept has its annotations carried out, and they are not made again; other code has them still."""
     if not document.get("useAnnotation"):
@@ -96,14 +79,6 @@ def _annotated(document: dict[str, Any], experiment: Experiment, notes: list[str
         del document["useAnnotation"]
         notes.append("The annotations of its code are carried out in the kept copy, so the search space is part of the "
                      "config. Other code with annotations needs useAnnotation: true and no search space.")
-
-
-def _other_tuner(experiment: Experiment) -> dict[str, Any]:
-    """The tuner, where another one was chosen since, or it was given other arguments."""
-    changed = ExperimentChange.objects.filter(experiment=experiment, fields__has_key="tuner").exists()
-    args, hears = experiment.tuner.get("class_args"), experiment.tuner.get("include_intermediate_results")
-    return {"tuner": {"name": experiment.tuner["name"], **({"classArgs": args} if args else {}),
-                      **({"includeIntermediateResults": True} if hears else {})}} if changed else {}
 
 
 def _place(document: dict[str, Any], experiment: Experiment, user: User, notes: list[str]) -> None:

@@ -7,8 +7,10 @@ from django.conf import settings
 
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.launch import code_archives
+from nniweb.experiments.launch.given_parameters import given_text
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.results.replicates import REPLICATE_VARIABLE, SEED_VARIABLE
 from trainingservice.base import TrainingService
 from trainingservice.trial_job import (
     HyperParameters,
@@ -17,7 +19,6 @@ from trainingservice.trial_job import (
     TrialCode,
     TrialJobDetail,
     TrialLimits,
-    parameter_text,
 )
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -47,19 +48,26 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         trial_job_id=trial.public_id,
         experiment_id=experiment.public_id,
         sequence_id=trial.sequence_id,
-        hyper_parameters=HyperParameters(parameter_text(
-            first.value if first else {}, first.parameter_id if first else None,
-            source="algorithm" if trial.ask_number is not None else "customized")),
+        hyper_parameters=HyperParameters(given_text(
+            experiment, first, source="algorithm" if trial.ask_number is not None else "customized")),
         command=experiment.trial_command,
         keeper=access,
         code=trial_code(experiment),
         gpu_number=experiment.trial_gpu_number,
-        environment=dict(experiment.config.get("environment") or {}),
+        environment=_environment(trial),
         options=service.options_model.model_validate(experiment.trial_options),
         limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
         multi_phase=experiment.multi_phase,
         keep_files=tuple(experiment.keep_files),
     )
+
+
+def _environment(trial: Trial) -> dict[str, str]:
+    """The experiment's variables, and those of a replicate."""
+    variables = dict(trial.experiment.config.get("environment") or {})
+    if trial.seed is not None:
+        variables |= {SEED_VARIABLE: str(trial.seed), REPLICATE_VARIABLE: str(trial.replicate or 0)}
+    return variables
 
 
 def form_without_token(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]

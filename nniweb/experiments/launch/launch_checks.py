@@ -77,9 +77,7 @@ def check_way_home(platform: type[TrainingService], settings: ExperimentSettings
     """Raises Refused where keepers on the platform could not call this server."""
     callback_url = settings.nni_manager_ip or ""
     if callback_url and not addresses.is_callback_url(callback_url):
-        raise Refused(f"{callback_url!r} is not an address. Write the name or the address at which trial machines "
-                      "reach this server, with the port if it differs from the server's own: nni.example.org, "
-                      "10.0.0.5:8080, https://nni.example.org.", "nniManagerIp")
+        raise Refused(addresses.no_callback_url(callback_url), "nniManagerIp")
     if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(callback_url):
         raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
 

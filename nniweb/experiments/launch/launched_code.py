@@ -74,6 +74,8 @@ def keep_code(platform: type[TrainingService], options: TrialOptions, settings: 
     now = timezone.now()
     if isinstance(code, GitCode):
         return None
+    if code is not None and options.code_in_image():
+        return None
     if code is not None:
         return code_archives.keep_archive(code.path, code.sha256, code.file_count, now)
     if not _packs_code(platform, options, settings) or settings.trial_code_directory is None:

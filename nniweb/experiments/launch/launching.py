@@ -41,6 +41,7 @@ from nniweb.experiments.launch.launched_code import BroughtCode, CodeSize, GitCo
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, ExperimentEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.results.replicates import stored_replicates
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import TrialOptions, without_secrets
@@ -208,6 +209,7 @@ def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, co
         "tags": list(settings.tags), "search_space": settings.search_space, "tuner": _algorithm(settings.tuner),
         "assessor": _algorithm(settings.assessor) if settings.assessor else None,
         "optimize_mode": settings.optimize_mode, "objectives": list(settings.objectives),
+        "constraints": list(settings.constraints), "outcome_constraints": list(settings.outcome_constraints),
         "seed": settings.seed if settings.seed is not None else secrets.randbelow(2**31),
         "trial_command": settings.trial_command, "keep_files": list(settings.keep_files),
         "retry": dict(settings.retry), "failed_trials": dict(settings.failed_trials),
@@ -217,7 +219,7 @@ def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, co
         "code_folder": _folder_of_trials(settings, code), "code": archive,
         "code_git": code.source.document() if isinstance(code, GitCode) else None,
         "code_git_token": seal(code.token) if isinstance(code, GitCode) and code.token else None,
-        "multi_phase": settings.multi_phase,
+        "multi_phase": settings.multi_phase, "replicates": stored_replicates(settings.replicates),
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
         "max_duration": settings.max_experiment_duration, "max_trial_duration": settings.max_trial_duration,
         "config_text": parsed.original_text, "config": _stored_config(settings), "notes": list(parsed.notes),

@@ -6,7 +6,7 @@ first end wins and an end is final. Every function here runs inside its caller's
 """
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from nniweb.experiments.lifecycle.reason_columns import reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
-from nniweb.experiments.lifecycle.trial_end import TrialEnd, with_cause
+from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, with_cause
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESULTS, TrialTarget
@@ -105,6 +105,18 @@ def attempt_requeued(attempt: Attempt, at: datetime, *, revision: int, message: 
     move_trial(attempt.trial_id, TrialJobStatus.WAITING, at, revision=revision, message=message)
 
 
+def attempt_interrupted(attempt: Attempt, at: datetime, *, revision: int, message: str) -> None:
+    """The platform ended a run of the job and runs it again: the attempt goes on, and its trial waits meanwhile."""
+    move_trial(attempt.trial_id, TrialJobStatus.WAITING, at, revision=revision, message=message)
+
+
+def attempt_continued(attempt: Attempt, at: datetime, *, revision: int) -> None:
+    """The next run of the job goes on with the same journal: that something ended the last run is no end of the trial.
+    """
+    release(attempt.pk)
+    move_trial(attempt.trial_id, TrialJobStatus.RUNNING, at, revision=revision, message="")
+
+
 def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message: str) -> None:
     """The platform ended a run and will run the same job anew: that run is an attempt of its own.
 
@@ -183,6 +195,9 @@ def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -
     return True
 
 
+#: The worker looks at an ended experiment's jobs so long after its end: what the platform alone knows of the last end
+#: comes a moment after the keeper's word. Less than the time for which a worker drives a cluster on.
+JOBS_DUE_AFTER = timedelta(seconds=20)
 #: experiment status -> where it may come from
 _EXPERIMENT_SOURCES: dict[ExperimentStatus, tuple[ExperimentStatus, ...]] = {
     ExperimentStatus.RUNNING: (ExperimentStatus.INITIALIZED, ExperimentStatus.PAUSED, ExperimentStatus.NO_MORE_TRIAL,
@@ -219,8 +234,10 @@ def move_experiment(experiment: Experiment, status: ExperimentStatus, at: dateti
     if status == ExperimentStatus.RUNNING:
         fields["ended_at"] = None
         fields["started_at"] = experiment.started_at or at
+        fields["jobs_due_at"] = None
     if status in (ExperimentStatus.DONE, ExperimentStatus.STOPPED, ExperimentStatus.ERROR):
         fields["ended_at"] = at
+        fields["jobs_due_at"] = at + JOBS_DUE_AFTER
     if not Experiment.objects.filter(pk=experiment.pk, status=was).update(**fields):
         return False
     for name, value in fields.items():

@@ -34,6 +34,8 @@ from trialkeeper import contract
 
 #: Key of ``Attempt.observed_end``: the keeper said so, and the platform has not spoken yet.
 _HELD = "held"
+#: Key of ``Attempt.observed_end``: no keeper has told the end, so its last output may not be here.
+UNTOLD = "untold"
 #: ``TrialEnd.reason`` of an end that the platform told.
 _BY_PLATFORM = "platform"
 #: Ends that a stop may have caused.
@@ -132,6 +134,12 @@ def held(told: TrialEnd) -> dict[str, Any]:
 
 def is_held(attempt: Attempt) -> bool:
     return bool((attempt.observed_end or {}).get(_HELD))
+
+
+def release(attempt_pk: int) -> None:
+    """A held end was none: the trial runs again."""
+    Attempt.objects.filter(pk=attempt_pk, **{f"observed_end__{_HELD}": True}).exclude(
+        stage=Attempt.Stage.ENDED).update(observed_end=None, observed_end_at=None)
 
 
 def completed(held: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
 from .other_metric import MetricName, MetricNumber
+from .proposal import Proposal
 from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .session import Session
@@ -21,7 +22,7 @@ from .worker import Worker
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
     "Experiment", "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine", "Metric", "MetricName",
-    "MetricNumber", "NotificationDelivery", "NotificationRule", "Quota", "ResourceReading", "Session",
-    "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard", "TensorBoardTicket", "Trial", "TrialEvent",
-    "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
+    "MetricNumber", "NotificationDelivery", "NotificationRule", "Proposal", "Quota", "ResourceReading",
+    "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard", "TensorBoardTicket", "Trial",
+    "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
 ]

@@ -76,7 +76,8 @@ class Experiment(models.Model):
     deleted_at = models.DateTimeField(null=True)
     #: When the rows of a deleted one were gone; then what it left on its platform is removed, and last this row.
     rows_removed_at = models.DateTimeField(null=True, editable=False)
-    #: How often the platform was asked to in vain, and the time before which it is not asked again.
+    #: How often the platform was asked to in vain (before that: to remove its ended jobs), and the time before which it
+    #: is not asked again.
     cleanup_tries = models.PositiveIntegerField(default=0, editable=False)
     cleanup_after = models.DateTimeField(null=True, editable=False)
 
@@ -92,7 +93,13 @@ class Experiment(models.Model):
     optimize_mode = models.CharField(max_length=8, choices=OptimizeMode.choices)
     #: [{"metric", "optimize_mode"}], the main one first; empty: the one that NNI has, "default".
     objectives = models.JSONField(default=list, blank=True)
+    #: Expressions over parameters: no trial runs with those that break one.
+    constraints = models.JSONField(default=list, blank=True)
+    #: Expressions over the metrics of final results: those that satisfy all of them go first.
+    outcome_constraints = models.JSONField(default=list, blank=True)
     seed = models.BigIntegerField()
+    #: {"n", "seeds" (where the file gives them), "racing"} where each proposal is run n times, more than once; else {}.
+    replicates = models.JSONField(default=dict, editable=False)
 
     trial_command = models.TextField()
     trial_options = models.JSONField(default=dict)
@@ -120,13 +127,18 @@ class Experiment(models.Model):
     failures_in_row = models.PositiveIntegerField(default=0)
     #: Glob patterns of files to keep from each trial's working directory.
     keep_files = models.JSONField(default=list)
-    #: {"output" | "readings" | "files" | "code": days or "forever"}; what is left out is as in the settings.
+    #: {"output" | "readings" | "files" | "code": days or "forever", "jobs": days, "forever" or "saved"}; what is left
+    #: out is as in the settings.
     retention = models.JSONField(default=dict, blank=True)
     #: When the worker's upkeep looks again at what of it is to be removed; None: as soon as it can.
     look_after_at = models.DateTimeField(null=True, editable=False)
     #: When retention removed the copy of its code, and the checkpoints its trials handed on; None: not.
     code_removed_at = models.DateTimeField(null=True, editable=False)
     checkpoints_removed_at = models.DateTimeField(null=True, editable=False)
+    #: When the worker looks whether its ended jobs are to be removed from the platform; None: they are not, or not now.
+    jobs_due_at = models.DateTimeField(null=True, editable=False)
+    #: When ended jobs of it were removed from the platform; None: not.
+    jobs_removed_at = models.DateTimeField(null=True, editable=False)
     #: The file as it was given (secrets struck out), and what it was resolved to.
     config_text = models.TextField(blank=True)
     config = models.JSONField(default=dict)
@@ -161,7 +173,9 @@ class Experiment(models.Model):
         indexes = [models.Index(fields=["cluster", "status"]), models.Index(fields=["-created_at"]),
                    models.Index(fields=["cluster", "look_after_at"], name="experiments_to_look_after"),
                    models.Index(fields=["cluster"], name="experiments_deleted",
-                                condition=models.Q(deleted_at__isnull=False))]
+                                condition=models.Q(deleted_at__isnull=False)),
+                   models.Index(fields=["cluster"], name="experiments_with_ended_jobs",
+                                condition=models.Q(jobs_due_at__isnull=False))]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.public_id})"
@@ -180,6 +194,11 @@ class Experiment(models.Model):
     def has_several_objectives(self) -> bool:
         """Whether its best trials are a Pareto front."""
         return len(self.objectives) > 1
+
+    @property
+    def has_replicates(self) -> bool:
+        """Whether each proposal is run as several trials: its best result is a mean."""
+        return bool(self.replicates)
 
     @property
     def waits_for_code(self) -> bool:

@@ -10,10 +10,21 @@ from trainingservice.trial_job_status import ENDS, UNFINISHED, TrialJobStatus
 
 from .cluster import Machine
 from .experiment import Experiment
+from .proposal import Proposal
 
 TRIAL_STATUSES = [(status.value, status.value) for status in TrialJobStatus]
 #: Ends whose final value is a result: a failed trial's is not.
 RESULTS = (TrialJobStatus.SUCCEEDED.value, TrialJobStatus.EARLY_STOPPED.value)
+#: Reason of a trial that never ran, because its tuner proposed what a constraint forbids. It cannot run again either.
+CONSTRAINT_BROKEN = "constraint_broken"
+
+
+def counts_for_best(prefix: str = "") -> Q:
+    """Condition of trials whose result may be the best: one that breaks a constraint on outcomes may not, nor one of
+    which that is not known. ``prefix``: the way to the trial, such as ``trial__``.
+    """
+    return Q(**{f"{prefix}status__in": RESULTS, f"{prefix}final_number__isnull": False}) \
+        & ~Q(**{f"{prefix}feasible": False})
 
 
 class TrialTarget(models.TextChoices):
@@ -56,6 +67,14 @@ class Trial(models.Model):
     rerun_of = models.ForeignKey("self", models.SET_NULL, null=True, related_name="reruns")
     #: The tuner's number of this parameter set; None for those it was not asked for.
     ask_number = models.PositiveIntegerField(null=True)
+    #: Of an experiment with replicates: what it is a run of, the index among its replicates, and the seed it is given.
+    #: A rerun has them of the trial that it repeats.
+    proposal = models.ForeignKey(Proposal, models.SET_NULL, null=True, related_name="trials", editable=False,
+                                 db_index=False)
+    replicate = models.PositiveIntegerField(null=True, editable=False)
+    seed = models.BigIntegerField(null=True, editable=False)
+    #: What it counts in the mean of its proposal since its end; None where it does not count.
+    counted_value = models.FloatField(null=True, editable=False)
     tags = models.JSONField(default=list)
     #: Why it waits, why it failed.
     message = models.TextField(blank=True)
@@ -79,6 +98,9 @@ class Trial(models.Model):
     taught = models.BooleanField(default=False)
     #: No other trial is better in one objective and as good in all others; only with several objectives.
     on_front = models.BooleanField(default=False)
+    #: Whether its result satisfies the experiment's constraints on outcomes; False as long as that is not known, None
+    #: where there are none. Results that count are those where it is not False.
+    feasible = models.BooleanField(null=True, editable=False)
     revision = models.BigIntegerField(default=0)
     #: When retention removed what it wrote, its intermediate results and readings, its kept files; None: not (yet).
     #: ``retention.NOTHING_THERE`` where there was nothing.
@@ -101,6 +123,7 @@ class Trial(models.Model):
                          condition=Q(status__in=sorted(status.value for status in UNFINISHED))),
             models.Index(fields=["experiment"], name="trials_not_taught", condition=Q(taught=False)),
             models.Index(fields=["experiment"], name="trials_on_front", condition=Q(on_front=True)),
+            models.Index(fields=["proposal"], name="trials_of_proposals", condition=Q(proposal__isnull=False)),
             # what retention has not looked at yet, the oldest first
             *(models.Index(fields=["experiment", "ended_at"], name=f"trials_with_{kind}",
                            condition=Q((f"{kind}_removed_at", None), ended_at__isnull=False))
@@ -198,7 +221,7 @@ class Attempt(models.Model):
     end_reason = models.CharField(max_length=20, blank=True)
     #: What the platform said of the end, mostly before the keeper's own word:
     #: {"status", "message", "code", "arguments", "exit_code", "cause", "because", "started", "ended"}; the last two in
-    #: seconds since 1970, where the platform says them
+    #: seconds since 1970, where the platform says them. And "untold" where no keeper has told the end, either.
     observed_end = models.JSONField(null=True)
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from nniweb.experiments.actions import intents
 from nniweb.experiments.actions.change_and_undo import resume_with
-from nniweb.experiments.actions.imported_results import FOREIGN_TRIAL
+from nniweb.experiments.actions.imported_results import FOREIGN_TRIAL, as_one_import, whole_result
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launching import create_stopped, take_config
@@ -30,7 +30,8 @@ from nniweb.experiments.models import (
 )
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
-from nniweb.experiments.nni_import.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, ArchivedMetric, ArchivedTrial
+from nniweb.experiments.nni_import.archived_trial import ArchivedMetric, ArchivedTrial
+from nniweb.experiments.nni_import.nni_archive import STDERR_FILES, STDOUT_FILES, Archive
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.metric_number import number_in
 from nniweb.experiments.results.other_metrics import OtherMetrics
@@ -183,7 +184,8 @@ def _store(experiment: Experiment, trials: Sequence[ArchivedTrial], stopped: dat
             for attempt, trial in zip(attempts, trials, strict=True)
             for stream, offset, skipped, data in output[trial.id])
         TrialEvent.objects.bulk_create(
-            TrialEvent(trial=row, at=timezone.now(), kind="imported", message=f"This was trial {trial.id} in NNI.")
+            TrialEvent(trial=row, at=timezone.now(), kind="imported",
+                       message=f"This was trial {trial.id} in NNI. {trial.about_parameters}".rstrip())
             for row, trial in zip(rows, trials, strict=True))
 
 
@@ -283,18 +285,18 @@ def _bytes(file: Path) -> bytes:
 def _record_results(experiment: Experiment, archive: Archive) -> None:
     """The tuner's history: every earlier result, as one that it did not propose itself in this life."""
     now = timezone.now()
-    events: list[tuple[datetime, dict[str, Any]]] = []
-    for brought in archive.imports:
-        events += [(brought.at, _told(parameters, number_in(value), TrialJobStatus.SUCCEEDED))
-                   for parameters, value in brought.results]
+    events = [(brought.at, event) for brought in archive.imports for event in as_one_import(
+        [_told(parameters, value, TrialJobStatus.SUCCEEDED) for parameters, value in brought.results])]
+    of_trials: list[dict[str, Any]] = []
     for trial in archive.trials:
         final = _final(trial)
         counts = trial.status in (TrialJobStatus.SUCCEEDED, TrialJobStatus.EARLY_STOPPED) or trial.ended is None
         for given, parameters in trial.parameters if experiment.multi_phase else trial.parameters[:1]:
             found = _final_of_set(trial, given) if experiment.multi_phase else final
             if isinstance(parameters, dict):
-                told = _told(parameters, number_in(found.value) if found and counts else None, trial.status)
-                events.append((now, {**told, FOREIGN_TRIAL: trial.id}))
+                told = _told(parameters, found.value if found and counts else None, trial.status)
+                of_trials.append({**told, FOREIGN_TRIAL: trial.id})
+    events += [(now, event) for event in as_one_import(of_trials)]
     with transaction.atomic():
         next_revision(experiment.pk)
         TunerEvent.objects.bulk_create(TunerEvent(experiment=experiment, number=number, data=event, at=at)
@@ -302,6 +304,8 @@ def _record_results(experiment: Experiment, archive: Archive) -> None:
         Experiment.objects.filter(pk=experiment.pk).update(next_tuner_event=len(events))
 
 
-def _told(parameters: dict[str, Any], value: float | None, status: TrialJobStatus) -> dict[str, Any]:
+def _told(parameters: dict[str, Any], value: str | None, status: TrialJobStatus) -> dict[str, Any]:
+    """``value``: the JSON text of a result, None where there is none that counts."""
     plain = json.loads(json.dumps(parameters))
-    return {"event": "tell", "number": None, "parameters": plain, "value": value, "status": status.value}
+    return {"event": "tell", "number": None, "parameters": plain, "status": status.value,
+            "value": None if value is None else number_in(value), **({} if value is None else whole_result(value))}

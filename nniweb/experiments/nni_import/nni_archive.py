@@ -9,13 +9,15 @@ import glob
 import json
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
+from nniweb.experiments.nni_import.archived_trial import ArchivedMetric, ArchivedTrial
 from nniweb.experiments.nni_import.nni_archive_config import kept_config
+from nniweb.experiments.nni_import.sets_that_ran import give_sets_that_ran
 from trainingservice.trial_job_status import TrialJobStatus
 
 DATABASE = Path("db") / "nni.sqlite"
@@ -28,39 +30,12 @@ _INTERRUPTED = {
     "WAITING": "The trial was still waiting when NNI stopped the experiment.",
     "RUNNING": "The trial was still running when NNI stopped the experiment.",
     "UNKNOWN": "When NNI stopped the experiment, it did not know the state of this trial."}
+#: The column with an experiment's config.
+_PARAMS = "ExperimentProfile.params"
 
 
 class UnreadableArchive(Exception):
     """The folder holds no experiment of NNI's that can be read. The text says why."""
-
-
-@dataclass(frozen=True)
-class ArchivedMetric:
-    at: datetime
-    kind: str
-    sequence: int
-    #: JSON text, as the trial gave it.
-    value: str
-    #: JSON text.
-    parameter_id: str
-
-
-@dataclass
-class ArchivedTrial:
-    """``status`` is an end; a trial that had none when NNI stopped counts as canceled, and ``ended`` is None."""
-
-    id: str
-    sequence_id: int | None = None
-    status: TrialJobStatus = TrialJobStatus.USER_CANCELED
-    message: str = ""
-    #: (parameter id, parameters), one for each phase.
-    parameters: list[tuple[Any, Any]] = field(default_factory=list)
-    is_customized: bool = False
-    created: datetime = datetime.fromtimestamp(0, UTC)
-    started: datetime | None = None
-    ended: datetime | None = None
-    folder: Path | None = None
-    metrics: list[ArchivedMetric] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -101,9 +76,11 @@ def read_archive(folder: Path) -> Archive:
             return _read(connection, folder)
         finally:
             connection.close()
-    except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError,
-            ConfigInvalid) as error:
+    except (sqlite3.Error, ConfigInvalid) as error:
         raise UnreadableArchive(f"{file} cannot be read as a database of NNI: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise UnreadableArchive(f"{file} cannot be read as a database of NNI: its tables have values that NNI does not "
+                                "write. Make a copy of the folder again where the experiment ran.") from error
 
 
 def _read(connection: sqlite3.Connection, folder: Path) -> Archive:
@@ -123,11 +100,12 @@ def _read(connection: sqlite3.Connection, folder: Path) -> Archive:
     for row in connection.execute("SELECT * FROM MetricData ORDER BY timestamp, rowid"):
         if row["trialJobId"] in trials and row["type"] in ("PERIODICAL", "FINAL"):
             trials[row["trialJobId"]].metrics.append(ArchivedMetric(
-                _time(row), row["type"], int(row["sequence"] or 0), str(json.loads(row["data"])),
+                _time(row), row["type"], int(row["sequence"] or 0), str(_read_json(row["data"], "MetricData.data")),
                 _parameter_id(row["parameterId"])))
     for trial in trials.values():
         trial.folder = trial.folder or _collected_logs(trial.id, folder)
-    config, problems = kept_config(json.loads(profile["params"]))
+    give_sets_that_ran(list(trials.values()))
+    config, problems = kept_config(_an_object(_read_json(profile["params"], _PARAMS), _PARAMS))
     ended = profile["endTime"]
     return Archive(str(profile["id"]), config, problems, _at(profile["startTime"]),
                    _at(ended) if ended else None, float(profile["execDuration"] or 0),
@@ -154,7 +132,7 @@ def _take_event(trial: ArchivedTrial, row: sqlite3.Row, log_folder: Path, folder
 
 
 def _take_parameters(trial: ArchivedTrial, data: str | None) -> None:
-    given = json.loads(data) if data else None
+    given = _read_json(data, "TrialJobEvent.data") if data else None
     if isinstance(given, dict) and "parameters" in given:
         trial.parameters.append((given.get("parameter_id"), given["parameters"]))
         trial.is_customized = given.get("parameter_source") == "customized"
@@ -175,10 +153,11 @@ def _collected_logs(trial: str, folder: Path) -> Path | None:
 
 
 def _imported(data: str | None) -> Iterator[tuple[dict[str, Any], str]]:
-    found = json.loads(data) if data else []
+    where = "TrialJobEvent.data of an import"
+    found = _read_json(data, where) if data else []
     for entry in found if isinstance(found, list) else []:
-        value = entry.get("value")
-        yield entry["parameter"], value if isinstance(value, str) else json.dumps(value)
+        value = _an_object(entry, where).get("value")
+        yield _an_object(entry.get("parameter"), where), value if isinstance(value, str) else json.dumps(value)
 
 
 def _numbered(trials: list[ArchivedTrial]) -> list[ArchivedTrial]:
@@ -200,9 +179,26 @@ def _numbered(trials: list[ArchivedTrial]) -> list[ArchivedTrial]:
 def _parameter_id(written: str | None) -> str:
     try:
         json.loads(written or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return json.dumps(written)
     return written or "null"
+
+
+def _read_json(text: object, where: str) -> Any:
+    """Raises UnreadableArchive, which names the column ``where``."""
+    try:
+        return json.loads(text if isinstance(text, str | bytes) else "")
+    except (ValueError, RecursionError) as error:
+        what = "is nested too deeply" if isinstance(error, RecursionError) else "is not JSON"
+        raise UnreadableArchive(f"The database cannot be read as one of NNI: {where} {what} ({text!s:.60}). Make a "
+                                "copy of the folder again where the experiment ran.") from error
+
+
+def _an_object(found: object, where: str) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise UnreadableArchive(f"The database cannot be read as one of NNI: {where} must be a JSON object with names, "
+                                f"and is {json.dumps(found):.60}.")
+    return found
 
 
 def _time(row: sqlite3.Row) -> datetime:

@@ -14,10 +14,10 @@ from django.db.models import Max, Min, Q, QuerySet
 
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.addresses import experiment_page
-from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, Trial
+from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, Proposal, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState, Occasion
-from nniweb.experiments.models.trial import RESULTS
+from nniweb.experiments.models.trial import counts_for_best
 from nniweb.experiments.results.progress import progress_of
 from nniweb.experiments.sql.selected_rows import is_any
 
@@ -59,18 +59,34 @@ def trial_has_result(trial_pk: int, at: datetime) -> None:
         return
     trial = Trial.objects.select_related("experiment").get(pk=trial_pk)
     experiment, value = trial.experiment, trial.final_number
-    if experiment.has_several_objectives:
-        return  # then no trial is the best
+    if experiment.has_several_objectives or experiment.has_replicates:
+        return  # then no trial is the best; proposals are (``proposal_has_result``)
+    if trial.feasible is False:
+        return  # it breaks a constraint, or it is not known yet: then this is called again
     if value is None or not (rules := _listening(experiment, Q(on_best=True))):
         return
-    others = Trial.objects.filter(experiment=experiment, status__in=RESULTS, final_number__isnull=False).exclude(
-        pk=trial_pk)
+    others = Trial.objects.filter(counts_for_best(), experiment=experiment).exclude(pk=trial_pk)
     upwards = experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE
     if others.filter(**{"final_number__gte" if upwards else "final_number__lte": value}).exists():
         return
     before = others.aggregate(before=(Max if upwards else Min)("final_number"))["before"]
     told = {"experiment": _document(experiment), "best": _trial_document(trial), "best_before": before}
     for rule in rules:
+        _tell_best(rule, experiment, at, told)
+
+
+def proposal_has_result(experiment: Experiment, proposal: Proposal, before: float | None, at: datetime) -> None:
+    """Tell where the mean of a proposal that was run in full is better than that of all others, of which ``before`` is
+    the best.
+    """
+    if proposal.mean is None or not is_any(NotificationRule, "enabled AND on_best"):
+        return
+    upwards = experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE
+    if before is not None and (proposal.mean <= before if upwards else proposal.mean >= before):
+        return
+    trial = Trial.objects.get(experiment=experiment, sequence_id=proposal.first_sequence_id)
+    told = {"experiment": _document(experiment), "best": _trial_document(trial), "best_before": before}
+    for rule in _listening(experiment, Q(on_best=True)):
         _tell_best(rule, experiment, at, told)
 
 
@@ -129,5 +145,8 @@ def _trial_document(trial: Trial) -> dict[str, Any]:
     sets: Iterable[Any] = trial.parameter_sets.filter(index=trial.result_index).values_list("value", flat=True)
     parameters = next(iter(sets), None)
     short = len(json.dumps(parameters)) <= LONGEST_PARAMETERS
-    return {"trial": trial.public_id, "sequence_id": trial.sequence_id, "value": trial.final_number,
+    of_replicates = {} if trial.proposal is None else {
+        "value": trial.proposal.mean, "standard_error": trial.proposal.standard_error,
+        "replicates": trial.proposal.value_count}
+    return {"trial": trial.public_id, "sequence_id": trial.sequence_id, "value": trial.final_number, **of_replicates,
             "parameters": parameters if short else None}

@@ -8,16 +8,21 @@ from nniweb.experiments.models import Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.results.progress import Progress
 from nniweb.experiments.sql.database_health import write_trouble
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, code_of
 from trainingservice.trial_job_status import TrialJobStatus
+
+#: Those in which trials that wait are started.
+_STARTING = (ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL)
+#: What is written down where trials may still wait: that no others come.
+_NOTHING_FOLLOWS = ("max_trial_number", "max_duration", "tuner_exhausted")
 
 
 def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Progress]) -> dict[int, str]:
     """A sentence for each experiment, by primary key; "" where there is nothing to explain.
 
-    That the database refuses what is written comes first, then that nobody works, what the worker wrote down, and what
-    follows from status and counts. At most two queries, and one for each cluster whose host is away; the experiments'
-    clusters should have been selected with them.
+    That the database refuses what is written comes first, then that nobody works, what the worker wrote down, what
+    keeps trials from running, and what follows from status and counts. At most two queries, and one for each cluster
+    whose host is away; the experiments' clusters should have been selected with them.
     """
     experiments = list(experiments)
     unfinished = [experiment for experiment in experiments if not experiment.is_finished]
@@ -26,18 +31,24 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     refused = write_trouble() if unfinished else ""
     clusters = set() if refused else {experiment.cluster for experiment in unfinished}
     absences = {cluster: absence_of(cluster, hosts) for cluster in clusters}
+    stuck: dict[int, str] = {}
     for experiment in unfinished:
-        absent = refused or absences[experiment.cluster]
-        found[experiment.pk] = absent or found[experiment.pk] or _of_cluster(experiment, progress[experiment.pk]) or \
-            _of_status(experiment, progress[experiment.pk])
-    stuck = [experiment.pk for experiment in unfinished if not found[experiment.pk]
-             and progress[experiment.pk].counts[TrialJobStatus.WAITING.value]
-             and not progress[experiment.pk].counts[TrialJobStatus.RUNNING.value]]
+        mine = progress[experiment.pk]
+        absent, written = refused or absences[experiment.cluster], found[experiment.pk]
+        # that nothing follows is no answer to why what there is does not run
+        says_little = code_of(written) in _NOTHING_FOLLOWS
+        found[experiment.pk] = absent or ("" if says_little else written) or _of_cluster(experiment, mine)
+        if not found[experiment.pk]:
+            found[experiment.pk] = written or _of_status(experiment, mine)
+            if experiment.status in _STARTING and mine.counts[TrialJobStatus.WAITING.value] \
+                    and not mine.counts[TrialJobStatus.RUNNING.value]:
+                stuck[experiment.pk] = found[experiment.pk]
     if stuck:
         waiting = Trial.objects.filter(experiment__in=stuck, status=TrialJobStatus.WAITING.value).exclude(message="")
         for key, message, code, arguments in waiting.order_by("-sequence_id").values_list(
                 "experiment", "message", "reason", "reason_arguments"):
-            found[key] = Reason("no_trial_runs", said=message, because=document(code, arguments))
+            if code != "free_slot" or not stuck[key]:
+                found[key] = Reason("no_trial_runs", said=message, because=document(code, arguments))
     return found
 
 
@@ -45,7 +56,7 @@ def _of_cluster(experiment: Experiment, progress: Progress) -> str:
     """That the cluster cannot be used, of an experiment that waits for nothing else."""
     cluster = experiment.cluster
     if cluster.health not in (Cluster.Health.AWAY, Cluster.Health.BAD) or not cluster.message \
-            or experiment.status not in (ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING) \
+            or experiment.status not in (ExperimentStatus.INITIALIZED, *_STARTING) \
             or progress.counts[TrialJobStatus.RUNNING.value]:
         return ""
     because = document(cluster.reason, cluster.reason_arguments)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
@@ -51,11 +52,15 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
     if trial.target != TrialTarget.RUN and not status.is_end:
         return [Advice("The trial is being stopped. Its processes have the grace period to end by themselves. After "
                        "that they are killed.")]
+    alone = runs_without_keeper(trial.experiment.cluster, attempt)
     match status:
         case TrialJobStatus.WAITING:
             return _of_waiting(trial, attempt)
         case TrialJobStatus.RUNNING:
-            return _of_running(attempt, now)
+            return [] if alone else _of_running(attempt, now)
+        case TrialJobStatus.UNKNOWN if alone:
+            return [Advice("The platform does not tell how the trial is. Its status is correct again when the platform "
+                           "can be asked. If you know that the trial does not run any more, cancel it.", CLUSTER)]
         case TrialJobStatus.UNKNOWN:
             return [Advice("No result is lost yet. The trial's keeper stores the reports and sends them when the "
                            "machine can be reached again. If you know that the machine is permanently gone, cancel the "
@@ -65,7 +70,7 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
         case TrialJobStatus.SYS_CANCELED:
             return [Advice("The trial's code did not cause this. Run the trial again. With retry: {onPlatformFailure: "
                            "2} in the config file, such trials are run again automatically.", CLUSTER)]
-    return _of_failed(trial.experiment, attempt)
+    return _of_failed(trial.experiment, attempt, has_output=not alone)
 
 
 def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
@@ -123,7 +128,7 @@ def _of_early_stopped(attempt: Attempt | None) -> list[Advice]:
                    "as its result.")]
 
 
-def _of_failed(experiment: Experiment, attempt: Attempt | None) -> list[Advice]:
+def _of_failed(experiment: Experiment, attempt: Attempt | None, *, has_output: bool) -> list[Advice]:
     if attempt is None or attempt.end_reason == REFUSED:
         return [Advice("The platform did not accept the trial. A rehearsal on the cluster's page shows what is "
                        "missing. To change settings of the experiment, launch a clone of it.", CLUSTER)]
@@ -131,7 +136,9 @@ def _of_failed(experiment: Experiment, attempt: Attempt | None) -> list[Advice]:
         return [Advice("The trial's code did not cause this. Check the machine, or rehearse the cluster. With retry: "
                        "{onPlatformFailure: 2} in the config file, such trials are run again automatically.",
                        CLUSTER)]
-    advice = [Advice("The last lines of its output usually show the cause.", OUTPUT)]
+    advice = [Advice("The last lines of its output usually show the cause.", OUTPUT)] if has_output else [
+        Advice("The last lines of its output usually show the cause. They are not stored here; look for them on the "
+               "trial's machine or on the platform.")]
     if experiment.code_id is None:
         advice.append(Advice(f"The trial's code is in {experiment.code_folder or 'the code folder'}. Correct it there, "
                              "then run the trial again."))

@@ -35,13 +35,14 @@ def values_of(experiment: Experiment, trials: Iterable[Trial]) -> Values:
 
 def take_into_front(experiment: Experiment, trials: Sequence[Trial], values: Mapping[int, Sequence[float | None]],
                     revision: int) -> None:
-    """Compare trials that have just ended with the front, and mark them and those that leave it.
+    """Compare trials that have just ended with the front, and mark them and those that leave it. One that is not
+    feasible (``note_feasibility``) is never on it.
 
     Inside a transaction that holds the experiment's row.
     """
     modes = [str(one["optimize_mode"]) for one in experiment.objectives]
     ended = {trial.pk: whole for trial in trials
-             if trial.status in RESULTS and trial.final_number is not None
+             if trial.status in RESULTS and trial.final_number is not None and trial.feasible is not False
              and (whole := _whole(values[trial.pk])) is not None}
     if len(modes) < 2 or not ended:
         return

@@ -200,14 +200,29 @@ def _front(comparison: Comparison, _now: datetime) -> Q:
     return Q(on_front=(word in ("yes", "true")) == (comparison.operator == "="))
 
 
+def _feasible(comparison: Comparison, _now: datetime) -> Q:
+    if comparison.operator not in ("=", "!="):
+        raise _refused(comparison, "= or !=")
+    word = values.choice_for(comparison.path, comparison.values[0], ["yes", "no", "true", "false"])
+    wanted = (word in ("yes", "true")) == (comparison.operator == "=")
+    return Q(feasible=wanted, final_value__isnull=False)
+
+
 STATUSES = [value for value, _ in TRIAL_STATUSES]
 
 FIELDS = {field.name: field for field in [
     Field("status", ", ".join(STATUSES), _choices("status", STATUSES)),
     Field("number", "its number in the experiment", _numbers("sequence_id", values.whole_number_for)),
     Field("result", "the final result", _numbers("final_number")),
+    Field("mean", "with replicates, the mean of its proposal", _numbers("proposal__mean")),
+    Field("standard_error", "... and its standard error", _numbers("proposal__standard_error")),
+    Field("proposal", "with replicates, the number of the first trial of its proposal",
+          _numbers("proposal__first_sequence_id", values.whole_number_for)),
+    Field("replicate", "index among the replicates of its proposal, from 0",
+          _numbers("replicate", values.whole_number_for)),
     Field("latest", "the latest intermediate result", _numbers("latest_number")),
     Field("front", "yes if it is on the Pareto front (with several objectives)", _front),
+    Field("feasible", "yes if its result satisfies the constraints on outcomes", _feasible),
     Field("intermediates", "number of intermediate results",
           _numbers("intermediate_count", values.whole_number_for)),
     Field("duration", "seconds, or 10m, 1.5h, 2d; for a running trial, the time so far", _duration),

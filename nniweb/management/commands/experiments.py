@@ -19,6 +19,7 @@ from nniweb.client.words import (
     change_lines,
     experiments_table,
     front_lines,
+    imported_line,
     metrics_table,
     progress_line,
     readable_seconds,
@@ -94,8 +95,8 @@ class Command(AskedHere):
         say = self.stdout.write
         say(f"{experiment.name} ({experiment.public_id}) on {experiment.cluster.name}")
         say(progress_line(progress))
-        if experiment.message:
-            say(f"Why: {experiment.message}")
+        if progress["message"]:
+            say(f"Why: {progress['message']}")
         if experiment.target != "RUN":
             say(f"Wanted: {experiment.target}")
         say(f"Running for {readable_seconds(progress['progress']['elapsed'])}, at most {experiment.trial_concurrency} "
@@ -105,8 +106,6 @@ class Command(AskedHere):
         else:
             self._lines(front_lines(progress, front_documents(experiment)))
         self._troubles(experiment)
-        if not experiment.is_finished and not worker_is_alive():
-            say(f"No worker is alive. {HOW_TO_START}")
         say(addresses.experiment_page(experiment.public_id))
 
     def _follow(self, experiment: Experiment, options: dict[str, Any]) -> None:
@@ -170,6 +169,9 @@ class Command(AskedHere):
                 intent(experiment, None)
         except Refused as refused:
             raise CommandError(str(refused)) from None
+        if verb == "stop" and Experiment.objects.get(pk=experiment.pk).is_finished:
+            self.stdout.write(f"{experiment} is {experiment.status} already. There was nothing to stop.")
+            return
         self.stdout.write(f"{experiment} {said}")
         if not worker_is_alive():
             self.stderr.write(f"No worker is alive, so the command waits. {HOW_TO_START}")
@@ -181,10 +183,12 @@ class Command(AskedHere):
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from None
         except ValueError as error:
             raise CommandError(f"{file} is not JSON: {error}.") from None
+        except RecursionError:
+            raise CommandError(f"{file} is nested too deeply to be read.") from None
         except Refused as refused:
             raise CommandError("\n".join(f"{field}: {message}" if field else message
                                          for field, message in refused.errors)) from None
-        self.stdout.write(f"{count} results were imported for the tuner of {experiment}.")
+        self.stdout.write(imported_line(count, str(experiment), has_ended=experiment.is_finished))
 
     def _export(self, experiment: Experiment, options: dict[str, Any]) -> None:
         def write(out: TextIO) -> None:

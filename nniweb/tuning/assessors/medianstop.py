@@ -9,11 +9,11 @@ from nniweb.tuning.class_args import MedianstopArgs
 class MedianStop(Assessor):
     """Judged at step s (s results reported): the trial's best so far against the median, over the trials that succeeded
     and reported at least s results, of the average of their first s. Strictly worse means stop; with an even number of
-    averages the middle one that is kinder to the trial decides. Before ``start_step`` results, and while no trial has
-    succeeded, nothing is stopped.
+    averages the middle one that is kinder to the trial decides. Before ``start_step`` results (None: half as many as
+    the longest trial that succeeded has reported), and while no trial has succeeded, nothing is stopped.
     """
 
-    def __init__(self, optimize_mode: str, start_step: int = 0) -> None:
+    def __init__(self, optimize_mode: str, start_step: int | None = 0) -> None:
         self._sign = 1.0 if optimize_mode == "maximize" else -1.0
         self._start_step = start_step
         # At [s - 1] the sorted averages of the first s results (negated when minimizing, so that more is better).
@@ -21,7 +21,8 @@ class MedianStop(Assessor):
 
     def should_stop(self, trial: str, values: list[float]) -> bool:
         step = len(values)
-        if step == 0 or step < self._start_step or step > len(self._averages):
+        first = len(self._averages) / 2 if self._start_step is None else self._start_step
+        if step == 0 or step < first or step > len(self._averages):
             return False
         averages = self._averages[step - 1]
         lower_median = averages[(len(averages) - 1) // 2]

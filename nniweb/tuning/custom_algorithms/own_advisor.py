@@ -11,7 +11,8 @@ from nniweb.tuning.custom_algorithms.loading import call_if_there, make_own
 from nniweb.tuning.custom_algorithms.nni.common import dump, load, multi_phase_enabled
 from nniweb.tuning.custom_algorithms.nni.protocol import CommandType, take_said
 from nniweb.tuning.custom_algorithms.nni.utils import MetricType
-from nniweb.tuning.custom_algorithms.reported_result import reported
+from nniweb.tuning.custom_algorithms.plain_parameters import plain_parameters
+from nniweb.tuning.custom_algorithms.reported_result import ImportedResults, is_imported, reported
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
 from nniweb.tuning.tuner_base.advisor import Advisor
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded
@@ -45,6 +46,7 @@ class OwnAdvisor(Advisor):
         self._running: dict[int, dict[str, Any]] = {}
         self._valued: set[int] = set()
         self._unwanted: list[str] = []
+        self._imports = ImportedResults()
         with self.replay():
             self._say(CommandType.Initialize, space.to_json())
 
@@ -84,10 +86,11 @@ class OwnAdvisor(Advisor):
         if sent["parameters"] is None:
             raise NoMoreParameters("the advisor has nothing more to propose")
         self._running[number] = sent
-        return dict(sent["parameters"])
+        return plain_parameters(sent["parameters"])
 
     def note_ask_event(self, event: Mapping[str, Any]) -> None:
         if event.get("trial") is None:
+            self.expect(event.get("asked", 0))
             super().note_ask_event(event)
             return
         with contextlib.suppress(ResultsNeeded, NoMoreParameters):  # it answered before; the record is what counts
@@ -103,7 +106,7 @@ class OwnAdvisor(Advisor):
             if self._has_no_more and not self._running and not self._calls.are_under_way:
                 raise NoMoreParameters("the advisor has nothing more to propose")
             raise ResultsNeeded("the advisor waits for results")
-        return dict(self._ready[0]["parameters"])
+        return plain_parameters(self._ready[0]["parameters"])
 
     def note_asked(self, number: int, parameters: Parameters) -> None:
         """It is asked again; where it answers otherwise than it did, the record is what counts."""
@@ -112,17 +115,19 @@ class OwnAdvisor(Advisor):
         sent = self._ready.popleft() if self._ready else {"parameter_id": number, "parameter_source": "algorithm"}
         self._running[number] = {**sent, "parameters": parameters}
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
         self.tell_event({"number": number, "parameters": parameters, "value": value, "status": status})
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
         number, value = event["number"], event["value"]
+        if is_imported(event):
+            if results := self._imports.take(event):
+                self._say_if_written(CommandType.ImportData, results)
+            return
         if number is None:
-            if event.get("customized"):
-                self._say_if_written(CommandType.AddCustomizedTrialJob, {
-                    "parameter_id": None, "parameter_source": "customized", "parameters": event["parameters"]})
-            elif value is not None:  # a result of an earlier life
-                self._say_if_written(CommandType.ImportData, [{"parameter": event["parameters"], "value": value}])
+            self._say_if_written(CommandType.AddCustomizedTrialJob, {
+                "parameter_id": None, "parameter_source": "customized", "parameters": event["parameters"]})
             return
         sent = self._running.get(number)
         if sent is None:

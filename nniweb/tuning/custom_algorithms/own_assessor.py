@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from nniweb.tuning.assessors.assessor import Assessor
 from nniweb.tuning.custom_algorithms.loading import call_if_there, load_assessor, make_own
 from nniweb.tuning.custom_algorithms.reported_result import reported
@@ -19,9 +21,11 @@ class OwnAssessor(Assessor):
 
     def should_stop(self, trial: str, values: list[Any]) -> bool:
         verdict = self._own.assess_trial(trial, list(values))
-        if not isinstance(getattr(verdict, "value", None), bool):
-            raise TypeError(f"assess_trial must return AssessResult.Good or AssessResult.Bad, not {verdict!r}")
-        return not verdict.value
+        is_good = getattr(verdict, "value", verdict)
+        if not isinstance(is_good, bool | np.bool_):
+            raise TypeError("assess_trial must return AssessResult.Good or AssessResult.Bad, or True or False, "
+                            f"not {verdict!r}")
+        return not is_good
 
     def trial_end(self, trial: str, values: list[Any], succeeded: bool) -> None:
         self._own.trial_end(trial, succeeded)

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import copy
 import heapq
 import threading
 import weakref
@@ -16,7 +15,9 @@ from nniweb.tuning.custom_algorithms.nni.common import enable_multi_phase
 from nniweb.tuning.custom_algorithms.nni.msg_dispatcher_base import MsgDispatcherBase
 from nniweb.tuning.custom_algorithms.own_advisor import OwnAdvisor
 from nniweb.tuning.custom_algorithms.parameter_requests import one_set_only, takes_trial_job_id
-from nniweb.tuning.custom_algorithms.reported_result import reported
+from nniweb.tuning.custom_algorithms.plain_parameters import plain_parameters
+from nniweb.tuning.custom_algorithms.reported_result import ImportedResults, is_imported, result_of
+from nniweb.tuning.custom_algorithms.taken_arguments import taken
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
@@ -78,14 +79,18 @@ class OwnTuner(Tuner):
         #: The same of all trials, where the two differ.
         self._ids: dict[int, int] = {}
         self._valued: set[int] = set()
+        self._imports = ImportedResults()
 
     def replay(self) -> contextlib.AbstractContextManager[None]:
         return self._calls.of_replay()
 
     def expect(self, count: int) -> None:
         self._calls.raise_failure()
-        while count > len(self._made) + len(self._open):
-            parameter_id = self._request()
+        if not self._calls.in_threads:
+            self._request(count - len(self._made) - len(self._open))
+            return
+        while count > len(self._made) + len(self._open):  # one by one, as in NNI: each may block
+            [parameter_id] = self._request(1)
             if parameter_id in self._unused:
                 break
 
@@ -119,6 +124,7 @@ class OwnTuner(Tuner):
     def note_ask_event(self, event: Mapping[str, Any]) -> None:
         trial = event.get("trial")
         if trial is None:
+            self.expect(event.get("asked", 0))
             super().note_ask_event(event)
             return
         parameter_id = self._request_further(trial)
@@ -131,7 +137,7 @@ class OwnTuner(Tuner):
     def note_asked(self, number: int, parameters: Parameters) -> None:
         """It is asked again; where it answers otherwise than it did, the record is what counts."""
         if not self._made and not self._open:
-            self._request()
+            self._request(1)
         with self._lock:
             if self._made:
                 parameter_id = self._made.popleft()[0]
@@ -143,11 +149,16 @@ class OwnTuner(Tuner):
                 parameter_id = self._new_id()
         self._runs(number, parameter_id)
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
         self.tell_event({"number": number, "parameters": parameters, "value": value, "status": status})
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
         number = event["number"]
+        if is_imported(event):
+            if results := self._imports.take(event):
+                self._calls.make(lambda: self._own.import_data(results))
+            return
         phase = event.get("phase")  # of one parameter set; the trial's own end is told of its first one
         is_running = phase != 0 and number is not None and self._running.pop(number, None) is not None
         if phase is None:
@@ -178,27 +189,32 @@ class OwnTuner(Tuner):
         self._next_id += 1
         return self._next_id - 1
 
-    def _request(self) -> int:
-        """Ask for one more parameter set; the id that it was asked for."""
+    def _request(self, count: int) -> list[int]:
+        """Ask for so many parameter sets in one call; the ids that they were asked for."""
+        if count <= 0:
+            return []
         with self._lock:
-            parameter_id = self._new_id()
-            self._open.add(parameter_id)
-        self._calls.make(lambda: self._generate(parameter_id), is_awaited_at_the_end=False)
-        return parameter_id
+            ids = [self._new_id() for _ in range(count)]
+            self._open.update(ids)
+        self._calls.make(lambda: self._generate(ids), is_awaited_at_the_end=False)
+        return ids
 
-    def _generate(self, parameter_id: int) -> None:
+    def _generate(self, ids: list[int]) -> None:
         callback = _Callback(self._take)
         kept = weakref.ref(callback)
-        parameters = None
+        found: list[Mapping[str, Any] | None] = []
         with contextlib.suppress(NoMoreTrialError):
-            found = self._own.generate_multiple_parameters([parameter_id], st_callback=callback)
-            [parameters] = found or [None]
+            generate = self._own.generate_multiple_parameters
+            found = list(generate(list(ids), **taken(generate, {"st_callback": callback})) or [])
         del callback
-        if parameters is not None:
-            self._take(parameter_id, parameters)
-        elif kept() is None:
+        if len(found) > len(ids):
+            raise ValueError(f"generate_multiple_parameters returned {len(found)} parameter sets for {len(ids)} ids")
+        for parameter_id, parameters in zip(ids, found, strict=False):  # fewer: there are no more at the moment
+            if parameters is not None:
+                self._take(parameter_id, parameters)
+        if kept() is None:
             with self._lock:
-                if parameter_id in self._open:  # not handed in during the call
+                for parameter_id in self._open.intersection(ids):  # not handed in during the call
                     self._open.discard(parameter_id)
                     heapq.heappush(self._unused, parameter_id)
 
@@ -214,7 +230,7 @@ class OwnTuner(Tuner):
         parameters = None
         with contextlib.suppress(NoMoreTrialError):
             parameters = self._own.generate_parameters(parameter_id, trial_job_id=trial)
-        made = None if parameters is None else copy.deepcopy(dict(parameters))
+        made = None if parameters is None else plain_parameters(parameters)
         with self._lock:
             if made is None:
                 heapq.heappush(self._unused, parameter_id)
@@ -223,7 +239,7 @@ class OwnTuner(Tuner):
 
     def _take(self, parameter_id: int, parameters: Mapping[str, Any]) -> None:
         """Parameters that it has made. Any thread."""
-        made = copy.deepcopy(dict(parameters))
+        made = plain_parameters(parameters)
         with self._lock:
             self._open.discard(parameter_id)
             if parameter_id in self._replayed:
@@ -232,23 +248,20 @@ class OwnTuner(Tuner):
                 self._made.append((parameter_id, made))
 
     def _tell(self, event: Mapping[str, Any], is_running: bool) -> None:
-        number, parameters, value = event["number"], event["parameters"], _result(event)
+        number, parameters, value = event["number"], event["parameters"], result_of(event)
         more = {"trial_job_id": event["trial"]} if event.get("trial") else {}
-        if number is None and event.get("customized"):
+        if number is None:
             if value is not None and getattr(self._own, "_accept_customized", False):
-                self._own.receive_trial_result(None, parameters, value, customized=True, **more)
-        elif number is None:
-            if value is not None:  # a result of an earlier life
-                self._own.import_data([{"parameter": parameters, "value": value}])
+                self._receive(None, parameters, value, {"customized": True, **more})
         else:
             parameter_id = self._ids.get(number, number)
             if value is not None and number not in self._valued:
                 self._valued.add(number)
-                self._own.receive_trial_result(parameter_id, parameters, value, customized=False, **more)
+                self._receive(parameter_id, parameters, value, {"customized": False, **more})
             if is_running:
-                self._own.trial_end(parameter_id, event["status"] == "SUCCEEDED", **more)
+                trial_end = self._own.trial_end
+                trial_end(parameter_id, event["status"] == "SUCCEEDED", **taken(trial_end, more))
 
-
-def _result(event: Mapping[str, Any]) -> Any:
-    """What the trial reported, objects whole; None where that is no result."""
-    return event["value"] if event.get("result") is None else reported(event["result"])
+    def _receive(self, parameter_id: int | None, parameters: Parameters, value: Any, more: Mapping[str, Any]) -> None:
+        receive = self._own.receive_trial_result
+        receive(parameter_id, parameters, value, **taken(receive, more))

@@ -4,10 +4,11 @@ A tuner is asked by ``generate_parameters(parameter_id, trial_job_id=...)``, an 
 """
 
 import ast
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from nniweb.tuning.custom_algorithms.taken_arguments import taken
 
 _ASKED, _ARGUMENT = "generate_parameters", "trial_job_id"
 #: What a class has that answers for itself.
@@ -29,12 +30,7 @@ def takes_trial_job_id(found: Any) -> bool:
     method = getattr(found, _ASKED, None)
     if method is None or getattr(method, "__module__", "").startswith("nniweb."):  # the base class's, which raises
         return False
-    try:
-        parameters = inspect.signature(method).parameters.values()
-    except (TypeError, ValueError):  # written in C
-        return True
-    return any(one.kind is one.VAR_KEYWORD or (one.name == _ARGUMENT and one.kind is not one.POSITIONAL_ONLY)
-               for one in parameters)
+    return _ARGUMENT in taken(method, {_ARGUMENT: None})
 
 
 def gives_one_set_only(folder: Path, class_name: str) -> bool:

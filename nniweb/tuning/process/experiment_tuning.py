@@ -1,12 +1,14 @@
 """One experiment's tuner and assessor, as the tuner process hosts them."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nniweb.tuning.algorithms import build_assessor, build_tuner
 from nniweb.tuning.assessors.assessment import Assessment
 from nniweb.tuning.assessors.assessor import Assessor
-from nniweb.tuning.search_space.space import SearchSpace
+from nniweb.tuning.search_space.problem import InvalidInput, Problem
+from nniweb.tuning.search_space.space import NothingAllowed, SearchSpace
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from nniweb.tuning.tuner_base.advisor import Advisor
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
@@ -14,17 +16,23 @@ from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tune
 Message = Mapping[str, Any]
 
 
+class AssessorFailed(Exception):
+    """The assessor, and not the tuner, has raised this exception's cause."""
+
+
 class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
-    "objective_modes" (where there are several), "seed", "multi_phase" (where it is true)}``; an algorithm of the user's
-    own has ``class_name`` and ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be
-    used, and whatever an algorithm raises. An advisor of the user's own judges running trials itself: with one, an
-    assessor is not asked, as in NNI.
+    "objective_modes" (where there are several), "constraints" (texts, where there are any), "seed", "multi_phase" and
+    "replicates" (where it is so)}``; an algorithm of the user's own has ``class_name`` and ``code_directory`` instead
+    of ``name``. Raises InvalidInput where one of them cannot be used, and whatever a tuner raises; of an assessor as
+    the cause of an AssessorFailed. An advisor of the user's own judges running trials itself: with one, an assessor is
+    not asked, as in NNI.
     """
 
     def __init__(self, spec: Message) -> None:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
         self._is_own = bool(tuner.get("class_name"))
+        self._constraints: Sequence[str] = spec.get("constraints", ())
         self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec.get("objective_modes", ()),
                              spec["seed"], bool(spec.get("multi_phase")))
         if spec.get("multi_phase"):
@@ -32,9 +40,13 @@ class ExperimentTuning:
         # Proposals that were not told yet, by number.
         self._proposed: dict[int, dict[str, Any]] = {}
         self._advisor = self._tuner if isinstance(self._tuner, Advisor) else None
+        if self._advisor is not None and spec.get("replicates"):
+            raise InvalidInput([Problem("tuner", "an advisor hears of each trial by itself, so it cannot be used with "
+                                                 "replicates; use a tuner class, or remove replicates")])
         self._assessment: Assessment | None = None
         if assessor is not None and self._advisor is None:
-            self._assessment = Assessment(_assessor(assessor, mode, spec["seed"]))
+            with _assessor_at_work():
+                self._assessment = Assessment(_assessor(assessor, mode, spec["seed"]))
 
     def restore(self, history: Iterable[Message]) -> dict[str, Any]:
         """Replay what was recorded, oldest first. Returns the running trials that the assessor wants stopped: whether
@@ -60,7 +72,7 @@ class ExperimentTuning:
                 if number not in self._proposed:
                     self._proposed[number] = self._tuner.ask(number)
                 parameters.append(self._proposed[number])
-        except NoMoreParameters:
+        except (NoMoreParameters, NothingAllowed):
             return {"parameters": parameters, "exhausted": True, **self._unwanted()}
         except ResultsNeeded:
             pass  # it is asked again after the next end
@@ -77,7 +89,7 @@ class ExperimentTuning:
             try:
                 parameters: dict[str, Any] | None = self._tuner.ask_for_trial(number, trial)
                 number += 1
-            except NoMoreParameters:
+            except (NoMoreParameters, NothingAllowed):
                 parameters = None
             except ResultsNeeded:
                 continue
@@ -99,11 +111,13 @@ class ExperimentTuning:
         if self._advisor is not None:
             self._advisor.intermediate(reports)
             return self._unwanted()
-        return {"stop": self._assessment.intermediate(reports) if self._assessment is not None else []}
+        with _assessor_at_work():
+            return {"stop": self._assessment.intermediate(reports) if self._assessment is not None else []}
 
     def trial_end(self, trial: str, succeeded: bool) -> dict[str, Any]:
         if self._assessment is not None:
-            self._assessment.trial_end(trial, succeeded)
+            with _assessor_at_work():
+                self._assessment.trial_end(trial, succeeded)
         return {}
 
     def exit(self) -> dict[str, Any]:
@@ -124,7 +138,7 @@ class ExperimentTuning:
                 self._assessment.on_error()
 
     def _read_space(self, raw: object) -> SearchSpace:
-        return read_space(raw, is_uninterpreted=self._is_own)
+        return read_space(raw, is_uninterpreted=self._is_own, constraints=self._constraints)
 
     def _unwanted(self) -> dict[str, Any]:
         """The trials that an advisor wants stopped."""
@@ -160,6 +174,14 @@ class ExperimentTuning:
                 yield {**event, "search_space": self._read_space(event["search_space"])}
             else:
                 yield event
+
+
+@contextlib.contextmanager
+def _assessor_at_work() -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:  # an algorithm may also call sys.exit
+        raise AssessorFailed from error
 
 
 def _tuner(document: Message, space: SearchSpace, mode: str, modes: Sequence[str], seed: int,

@@ -18,22 +18,31 @@ from typing import IO, Any
 
 import nniweb
 from nniweb.tuning.process import process_log
+from nniweb.tuning.process.reply_size import MOST_REPLY
 
 logger = logging.getLogger(__name__)
 
 Reply = dict[str, Any]
-_LAST_LINES = 20
+#: What is told of a process that has died: so many lines, each of so many characters.
+_LAST_LINES, _LONGEST_LAST_LINE = 20, 500
 _END_WAIT = 5.0
 
 
 class TunerFailed(Exception):
-    """The algorithm of one experiment raised; that experiment's calls fail with this until it is opened again."""
+    """An algorithm of one experiment raised; that experiment's calls fail with this until it is opened again.
+    ``part`` says which: tuner or assessor.
+    """
 
-    def __init__(self, experiment_id: str, message: str, traceback: str) -> None:
+    def __init__(self, experiment_id: str, message: str, traceback: str, part: str = "tuner") -> None:
         super().__init__(message)
         self.experiment_id = experiment_id
         self.message = message
         self.traceback = traceback
+        self.part = part
+
+
+class ReplyTooLong(Exception):
+    """The process sent more than a reply may be: something else writes there than ``tuner_process``."""
 
 
 class TunerProcessDied(Exception):
@@ -46,6 +55,23 @@ class TunerProcessDied(Exception):
     def __init__(self, message: str, suspect: str | None = None) -> None:
         super().__init__(message)
         self.suspect = suspect
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a process runs that an experiment has to itself."""
+
+    #: Its working directory. Made where it is not there.
+    folder: Path
+    #: What its environment has besides ours.
+    environment: Mapping[str, str]
+    #: Further folders that are made.
+    folders: Sequence[Path] = ()
+
+    def make(self) -> None:
+        """Raises OSError."""
+        for folder in (self.folder, *self.folders):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 @dataclass
@@ -63,8 +89,10 @@ class TunerChild:
     """
 
     def __init__(self, command: Sequence[str], on_end: Callable[["TunerChild", TunerProcessDied], None],
-                 owner: str | None = None) -> None:
-        """Raises OSError when the command cannot be started."""
+                 owner: str | None = None, surroundings: Surroundings | None = None) -> None:
+        """Raises OSError when the command cannot be started, or its folder cannot be made."""
+        if surroundings is not None:
+            surroundings.make()
         self._on_end = on_end
         self._owner = owner
         self._lock = threading.Lock()
@@ -83,7 +111,8 @@ class TunerChild:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env=tuner_environment(),
+            cwd=surroundings.folder if surroundings is not None else None,
+            env={**tuner_environment(), **(surroundings.environment if surroundings is not None else {})},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -201,6 +230,10 @@ class TunerChild:
     def _read(self, pipe: IO[bytes]) -> None:
         try:
             self._read_replies(pipe)
+        except ReplyTooLong as problem:
+            self._last_lines.append(str(problem))
+            logger.warning("%s, and is ended", problem, extra=self._said_of())
+            self._kill()
         except BaseException:  # its end is reported all the same, so that nobody waits for an answer for ever
             logger.exception("the tuner process can no longer be read and is ended")
             self._kill()
@@ -208,25 +241,28 @@ class TunerChild:
 
     def _read_replies(self, pipe: IO[bytes]) -> None:
         with pipe:
-            for line in pipe:
+            while line := pipe.readline(MOST_REPLY + 1):
+                if len(line) > MOST_REPLY:
+                    raise ReplyTooLong(f"the tuner process sent more than {MOST_REPLY // 1024 ** 2} MiB in one reply")
                 try:
                     reply = json.loads(line)
                     with self._lock:
                         pending = self._pending.pop(reply["id"])
-                except (ValueError, TypeError, KeyError):
+                except (ValueError, TypeError, KeyError, RecursionError):
                     logger.warning("the tuner process sent a line that is not a reply: %.200r", line)
                     continue
                 if "ok" in reply:
                     pending.future.set_result(reply["ok"])
                 else:
-                    failure = TunerFailed(pending.experiment_id, reply["error"], reply["traceback"])
+                    failure = TunerFailed(pending.experiment_id, reply["error"], reply["traceback"], reply["part"])
                     pending.future.set_exception(failure)
 
     def _read_log(self, pipe: IO[bytes]) -> None:
         """What algorithms print and log goes to our log; the last lines explain a death."""
         with pipe:
-            for said in process_log.read(pipe):
-                self._last_lines.extend(said.text.splitlines())
+            for said in process_log.read(process_log.pieces_of(pipe)):
+                self._last_lines.extend(process_log.shortened(line, _LONGEST_LAST_LINE)
+                                        for line in said.text.splitlines()[-_LAST_LINES:])
                 logger.log(said.level, "tuner process: %s", said.text, extra=self._said_of(said.experiment))
 
     def _report_end(self) -> None:
@@ -261,8 +297,9 @@ def tuner_environment() -> dict[str, str]:
     """The child finds this package wherever the server was started from, and leaves the cores to the trials."""
     package_root = str(Path(nniweb.__file__).resolve().parents[1])
     environment = dict(os.environ)
-    paths = [package_root, *filter(None, [environment.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    # absolute: a tuner of the user's own runs in another folder than the server
+    environment["PYTHONPATH"] = os.pathsep.join([package_root, *map(os.path.abspath, paths)])
     environment.setdefault("OMP_NUM_THREADS", "1")
     return environment
 

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from nniweb.tuning.process.tuner_child import Reply, TunerChild, TunerFailed, TunerProcessDied
+from nniweb.tuning.process.tuner_child import Reply, Surroundings, TunerChild, TunerFailed, TunerProcessDied
 
-__all__ = ["ExperimentNotOpen", "Reply", "TunerClient", "TunerFailed", "TunerProcessDied"]
+__all__ = ["ExperimentNotOpen", "Reply", "Surroundings", "TunerClient", "TunerFailed", "TunerProcessDied"]
 
 logger = logging.getLogger(__name__)
 
@@ -74,16 +74,19 @@ class TunerClient:
                     self._children[None] = TunerChild(self._command, self._child_ended)
 
     def open(
-        self, experiment_id: str, spec: Mapping[str, Any], history: Iterable[Mapping[str, Any]]
+        self, experiment_id: str, spec: Mapping[str, Any], history: Iterable[Mapping[str, Any]],
+        surroundings: Surroundings | None = None,
     ) -> "Future[Reply]":
         """Make the experiment's tuner and assessor and replay its history, oldest first; an open one is replaced.
 
         ``spec``: ``search_space``, ``tuner`` (``name``, ``class_args``), ``assessor`` (the same, or None),
-        ``optimize_mode`` (resolved), ``seed``, ``multi_phase`` (where it is true). History: ``{"event": "ask",
+        ``optimize_mode`` (resolved), ``seed``, ``multi_phase`` (where it is true), ``constraints`` (texts, where there
+        are any). History: ``{"event": "ask",
         "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``, ``{"event":
         "search_space", "search_space"}``, ``{"event": "intermediate", "trial", "sequence", "value"}``, ``{"event":
         "trial_end", "trial", "succeeded"}``; more in those of algorithms of the user's own, and of multi-phase ones.
-        Result: ``{"stop": [running trials that the assessor wants stopped]}``.
+        Result: ``{"stop": [running trials that the assessor wants stopped]}``. ``surroundings`` are those of the
+        process that an algorithm of the user's own has to itself.
         """
         args = {"spec": dict(spec), "history": [_clean(event) for event in history]}
         with self._lock:
@@ -92,7 +95,8 @@ class TunerClient:
             key = experiment_id if _is_own(spec) else None
             if key not in self._children:
                 try:
-                    self._children[key] = TunerChild(self._command, self._child_ended, owner=key)
+                    self._children[key] = TunerChild(self._command, self._child_ended, owner=key,
+                                                     surroundings=None if key is None else surroundings)
                 except OSError as error:
                     return _failed(TunerProcessDied(f"the tuner process could not be started: {error}"))
             self._open[experiment_id] = key

@@ -3,7 +3,7 @@
 Started by ``TunerClient`` as ``python -m nniweb.tuning.process.tuner_process``. One JSON object per line:
 
     in    {"id": 7, "op": "ask", "experiment": "e1", "args": {"first_number": 3, "count": 2}}
-    out   {"id": 7, "ok": {...}}   or   {"id": 7, "error": "a sentence", "traceback": "..."}
+    out   {"id": 7, "ok": {...}}   or   {"id": 7, "error": "a sentence", "traceback": "...", "part": "tuner"}
 
 Requests are answered one after another, in order. An experiment whose algorithm raised answers every later request with
 the same error until it is opened again; the others are not touched. The process ends when its input does, that is, also
@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from nniweb.tuning.process import process_log
-from nniweb.tuning.process.experiment_tuning import ExperimentTuning
+from nniweb.tuning.process import process_log, storable_answer
+from nniweb.tuning.process.experiment_tuning import AssessorFailed, ExperimentTuning
+from nniweb.tuning.process.reply_size import LONGEST_ERROR, LONGEST_TRACEBACK, MOST_REPLY, AnswerTooLong
 from nniweb.tuning.search_space.problem import InvalidInput
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class Broken:
 
     message: str
     traceback: str
+    #: Which of its algorithms: tuner or assessor.
+    part: str = "tuner"
 
 
 class TunerHost:
@@ -59,9 +62,10 @@ class TunerHost:
                 return _error(request, Broken("this experiment is not open in the tuner process", ""))
             else:
                 result = _OPERATIONS[op](hosted, **request["args"])
+                storable_answer.check(result)
             return _line({"id": request["id"], "ok": result})
         except BaseException as error:  # an algorithm may also call sys.exit
-            broken = Broken(_sentence(error), traceback.format_exc())
+            broken = _broken(error)
             # A search space that cannot be used changes nothing: the tuner goes on with the one it has.
             if not (op == "update_search_space" and isinstance(error, InvalidInput)):
                 self._experiments[experiment_id] = broken
@@ -99,11 +103,24 @@ def _note_error(hosted: ExperimentTuning | Broken | None) -> None:
 
 
 def _error(request: Mapping[str, Any], broken: Broken) -> bytes:
-    return _line({"id": request["id"], "error": broken.message, "traceback": broken.traceback})
+    message = process_log.shortened(storable_answer.storable_text(broken.message), LONGEST_ERROR)
+    trace = storable_answer.storable_text(broken.traceback[-LONGEST_TRACEBACK:])  # it is written to logs
+    return _line({"id": request["id"], "error": message, "traceback": trace, "part": broken.part})
 
 
 def _line(reply: Mapping[str, Any]) -> bytes:
-    return json.dumps(reply).encode() + b"\n"
+    line = json.dumps(reply).encode() + b"\n"
+    if len(line) > MOST_REPLY:
+        raise AnswerTooLong(f"its answer has {len(line)} bytes as JSON, and {MOST_REPLY} are the most; propose smaller "
+                            "parameters")
+    return line
+
+
+def _broken(error: BaseException) -> Broken:
+    part = "tuner"
+    if isinstance(error, AssessorFailed) and error.__cause__ is not None:
+        part, error = "assessor", error.__cause__
+    return Broken(_sentence(error), "".join(traceback.format_exception(error)), part)
 
 
 def _sentence(error: BaseException) -> str:

@@ -2,15 +2,17 @@
 
 Choices, randint and quniform are in the list with all their values from the start. Every other type is refined in
 epochs: first the median of its distribution, then its quartiles, then eighths and so on. Each epoch combines all that
-is known so far and leaves out the combinations of earlier epochs. Nothing is enumerated: point ``n`` is computed from
-n, so a space of a billion points costs nothing until it is walked.
+is known so far and leaves out the combinations of earlier epochs; where these are many, in a scattered order, because
+in the order of the parameters the first ones would not change for long. Nothing is enumerated: point ``n`` is computed
+from n, so a space of a billion points costs nothing until it is walked.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from nniweb.tuning.constraints.constraint import first_broken
 from nniweb.tuning.search_space.space import (
     NAME_KEY,
     Choice,
@@ -21,6 +23,13 @@ from nniweb.tuning.search_space.space import (
     RandInt,
     SearchSpace,
 )
+
+#: So many points that constraints forbid are looked at for one that they allow: some seconds.
+MOST_SKIPS = 50_000
+# New points of an epoch that are tried in the order of the parameters: mostly all of them are tried.
+_FEW = 64
+# In units of 1e-18: spaces may have more points than a float can count.
+_GOLDEN_RATIO = 618_033_988_749_894_848
 
 
 class Axis(ABC):
@@ -149,13 +158,7 @@ class ProductAxis(Axis):
 
     def value(self, index: int) -> Any:
         epoch, position = _epoch_of(self, index)
-        # The new points of an epoch, grouped by the first parameter whose value is new: those before it take known
-        # values, those behind it any.
-        for first_new in range(len(self._axes)):
-            spans = []
-            for place, axis in enumerate(self._axes):
-                earlier, known = axis.size(epoch - 1), axis.size(epoch)
-                spans.append((0, earlier) if place < first_new else (earlier if place == first_new else 0, known))
+        for spans in self._groups(epoch):
             count = math.prod(stop - start for start, stop in spans)
             if position < count:
                 return self._combination(spans, position)
@@ -164,6 +167,29 @@ class ProductAxis(Axis):
 
     def is_complete(self, epoch: int) -> bool:
         return all(axis.is_complete(epoch) for axis in self._axes)
+
+    def next_with_another(self, names: Collection[str], index: int) -> int:
+        """The next index at which one of these parameters has another value than at ``index``, or one before them."""
+        epoch, position = _epoch_of(self, index)
+        last = max((place for place, name in enumerate(self._names) if name in names), default=-1)
+        for spans in self._groups(epoch):
+            count = math.prod(stop - start for start, stop in spans)
+            if position < count:
+                block = math.prod(stop - start for start, stop in spans[last + 1:])
+                return index - position % block + block
+            position -= count
+        return index + 1
+
+    def _groups(self, epoch: int) -> Iterator[list[tuple[int, int]]]:
+        """The new points of an epoch, grouped by the first parameter whose value is new: those before it take known
+        values, those behind it any. Of each group the span of each parameter's values.
+        """
+        for first_new in range(len(self._axes)):
+            spans = []
+            for place, axis in enumerate(self._axes):
+                earlier, known = axis.size(epoch - 1), axis.size(epoch)
+                spans.append((0, earlier) if place < first_new else (earlier if place == first_new else 0, known))
+            yield spans
 
     def _combination(self, spans: list[tuple[int, int]], position: int) -> dict[str, Any]:
         """The last parameter changes fastest."""
@@ -179,16 +205,62 @@ class Grid:
 
     def __init__(self, space: SearchSpace) -> None:
         self._axis = ProductAxis(space)
+        self._space = space
         self._epoch = 0
 
+    def first_allowed(self, index: int) -> tuple[int, dict[str, Any]] | None:
+        """The first point from ``index`` on that the space's constraints allow, and its index; None when there is none,
+        or none in MOST_SKIPS looks. Points that only repeat what makes a constraint false are skipped without a look.
+        """
+        for _ in range(MOST_SKIPS):
+            point = self.point(index)
+            if point is None:
+                return None
+            broken = first_broken(self._space.constraints, point)
+            if broken is None:
+                return index, point
+            names = {name.parts[0] for name in broken.names}
+            index = index + 1 if self._is_scattered() else self._axis.next_with_another(names, index)
+        return None
+
+    @property
+    def size(self) -> int | None:
+        """How many points there are; None where the list has no end, or it is not known yet."""
+        return self._axis.size(0) if self._axis.is_complete(0) else None
+
     def point(self, index: int) -> dict[str, Any] | None:
-        """Point ``index``, or None when the space has no more than ``index`` points. Fast for rising indices."""
+        """Point ``index``, allowed or not, or None when the space has no more than ``index`` points. Fast for rising
+        indices.
+        """
         while index >= self._axis.size(self._epoch):
             if self._axis.is_complete(self._epoch):
                 return None
             self._epoch += 1
-        value: dict[str, Any] = self._axis.value(index)
+        earlier = self._axis.size(self._epoch - 1)
+        place = index - earlier
+        if self._is_scattered():
+            place = _scattered(place, self._axis.size(self._epoch) - earlier)
+        value: dict[str, Any] = self._axis.value(earlier + place)
         return value
+
+    def _is_scattered(self) -> bool:
+        """Whether the new points of the epoch are in a scattered order. With constraints many are not: in the order of
+        the parameters those that break one can be skipped.
+        """
+        new = self._axis.size(self._epoch) - self._axis.size(self._epoch - 1)
+        return not self._space.constraints or new <= MOST_SKIPS
+
+
+def _scattered(place: int, count: int) -> int:
+    """The ``place``-th of so many, each once, in an order whose every beginning is spread over all: equal steps of the
+    golden ratio. A few are in their own order.
+    """
+    if count <= _FEW:
+        return place
+    step = count * _GOLDEN_RATIO // 10**18
+    while math.gcd(step, count) > 1:
+        step += 1
+    return place * step % count
 
 
 def _epoch_of(axis: Axis, index: int) -> tuple[int, int]:

@@ -11,13 +11,16 @@ Parsing (with messages for people) is in ``search_space_parser.py``.
 import copy
 import json
 import math
+import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+from nniweb.tuning.constraints.constraint import Constraint, first_broken
 from nniweb.tuning.search_space.problem import Problem
 
 if TYPE_CHECKING:
@@ -34,6 +37,14 @@ _STANDARD_NORMAL = NormalDist()
 # What a product such as 3 * 0.1 may be off, relative to its size.
 _ROUNDING = 1e-9
 _LARGEST_NUMBER = sys.float_info.max
+#: Points that are drawn at most for one that the constraints allow.
+MOST_DRAWS = 10_000
+#: The same where nothing else is left, once in the life of a space.
+_LAST_DRAWS = 100_000
+
+
+class NothingAllowed(Exception):
+    """No point was found that the constraints allow. Not an error: the search ends."""
 
 
 class Parameter(ABC):
@@ -201,9 +212,12 @@ Pick = Callable[[Path, Parameter], float | int]
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """A parsed search space; may be shared between threads."""
+    """A parsed search space; may be shared between threads. ``constraints``: trials run with those of its points only
+    that all of them allow.
+    """
 
     parameters: Mapping[str, Parameter]
+    constraints: tuple[Constraint, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {name: parameter.to_json() for name, parameter in self.parameters.items()}
@@ -230,14 +244,45 @@ class SearchSpace:
         return point
 
     def sample(self, rng: "np.random.Generator") -> Parameters:
-        """One random point: each parameter by its own distribution, each option of a choice equally probable."""
+        """One random point that the constraints allow: each parameter by its own distribution, each option of a choice
+        equally probable. Where MOST_DRAWS draws have none, always the same point. Raises NothingAllowed.
+        """
+        point = next(self.drawn(rng, MOST_DRAWS if self.constraints else 1), None)
+        return copy.deepcopy(self._last_resort) if point is None else point
+
+    def drawn(self, rng: "np.random.Generator", most: int) -> Iterator[Parameters]:
+        """Those of ``most`` random points that the constraints allow."""
 
         def pick(_: Path, parameter: Parameter) -> float | int:
             if isinstance(parameter, RandInt | Choice | NestedChoice):
                 return int(rng.integers(parameter.size))
             return float(rng.random())
 
-        return self.build(pick)
+        for _ in range(most):
+            if self.allows(point := self.build(pick)):
+                yield point
+
+    def allows(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether the constraints allow these parameters, which need not be a point of the space."""
+        return not self.constraints or first_broken(self.constraints, parameters) is None
+
+    @cached_property
+    def _last_resort(self) -> Parameters:
+        for point in self.drawn_by(random.Random(0), _LAST_DRAWS):  # noqa: S311  # no secret
+            if self.allows(point):
+                return point
+        raise NothingAllowed("no point that satisfies the constraints was found")
+
+    def drawn_by(self, rng: random.Random, count: int) -> Iterator[Parameters]:
+        """So many random points, allowed or not, without numpy."""
+
+        def pick(_: Path, parameter: Parameter) -> float | int:
+            if isinstance(parameter, RandInt | Choice | NestedChoice):
+                return rng.randrange(parameter.size)
+            return rng.random()
+
+        for _ in range(count):
+            yield self.build(pick)
 
     def contains(self, parameters: object) -> bool:
         """Whether a trial could have received exactly these parameters."""

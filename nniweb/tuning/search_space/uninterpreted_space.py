@@ -5,10 +5,11 @@ one, or parameters with types that only it knows, and gets what was written, unc
 """
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nniweb.tuning.constraints.constraint import read_constraints
 from nniweb.tuning.search_space.parser import SearchSpaceError, json_fault, kind_of, parse_search_space
 from nniweb.tuning.search_space.problem import Problem
 from nniweb.tuning.search_space.space import SearchSpace
@@ -24,15 +25,17 @@ class UninterpretedSpace(SearchSpace):
         return copy.deepcopy(dict(self.written))  # whoever gets it may change it
 
 
-def read_space(raw: object, *, is_uninterpreted: bool) -> SearchSpace:
+def read_space(raw: object, *, is_uninterpreted: bool, constraints: Sequence[str] = ()) -> SearchSpace:
     """The space as an experiment's tuner gets it; ``is_uninterpreted``: that is a class of the user's own.
+    ``constraints``: texts that were checked before.
 
     Raises SearchSpaceError; for an uninterpreted one only where it is no object that JSON can hold.
     """
     if not is_uninterpreted:
-        return parse_search_space(raw)
+        space = parse_search_space(raw)
+        return replace(space, constraints=read_constraints(constraints)) if constraints else space
     if not isinstance(raw, Mapping):
         raise SearchSpaceError([Problem("", f"must be an object, not {kind_of(raw)}")])
     if fault := json_fault(dict(raw)):
         raise SearchSpaceError([Problem("", fault)])
-    return UninterpretedSpace({}, raw)
+    return UninterpretedSpace({}, written=raw)  # what its tuner proposes is checked afterwards

@@ -1,6 +1,6 @@
 """The part that the tuners share which learn from results: a record of every proposal and what came of it."""
 
-import heapq
+import bisect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,12 +18,29 @@ LIES: dict[str, Callable[[list[float]], float]] = {
 
 @dataclass
 class TrialRecord:
-    """One proposal, or one point that a person submitted. ``loss`` is less for better, None while there is none."""
+    """One proposal, or one point that a person submitted. ``loss`` is less for better, None while there is none; that
+    of a result which violates constraints on outcomes is more than all losses of feasible results.
+    """
 
     parameters: Parameters
     is_running: bool
     loss: float | None = None
+    #: How far the result is from satisfying the constraints on outcomes.
+    violation: float = 0.0
     coordinates: Coordinates = field(default_factory=dict)
+
+
+def infeasible_loss(violation: float, feasible: tuple[float, float] | None) -> float:
+    """What a result counts as that violates constraints on outcomes so far; ``feasible``: the least and the greatest
+    loss of the feasible results. More than all of these, by one to two times their range and more, growing with the
+    violation; without a feasible one the violation itself.
+    """
+    if feasible is None:
+        return violation
+    least, worst = feasible
+    # halved first: the range of 1e308 and -1e308 is no float
+    reach = min(max((worst / 2 - least / 2) * 2, abs(worst) * 1e-3, 1e-3), 1e300)
+    return min(worst + reach * (1.0 + violation), 1.7e308)
 
 
 class LearningTuner(RememberingTuner):
@@ -36,22 +53,50 @@ class LearningTuner(RememberingTuner):
         super().__init__(space, seed)
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self.records: list[TrialRecord] = []
-        self._by_number: dict[int, TrialRecord] = {}
         self.told = 0
+        #: Results that violate constraints on outcomes; the least and the greatest loss of the others.
+        self._infeasible: list[TrialRecord] = []
+        self._feasible: tuple[float, float] | None = None
+        self._by_number: dict[int, int] = {}
+        self._running: set[int] = set()
+        #: Losses and places in ``records``, the best first.
+        self._ranked: list[tuple[float, int]] = []
 
     def note_asked(self, number: int, parameters: Parameters) -> None:
-        self._by_number[number] = self._add(TrialRecord(parameters, is_running=True))
+        place = self._by_number[number] = self._add(TrialRecord(parameters, is_running=True))
+        self._running.add(place)
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
-        record = self._by_number.get(number) if number is not None else None
-        if record is None:
-            record = self._add(TrialRecord(parameters, is_running=False))
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
+        place = self._by_number.get(number) if number is not None else None
+        if place is None:
+            place = self._add(TrialRecord(parameters, is_running=False))
             if number is not None:
-                self._by_number[number] = record
+                self._by_number[number] = place
+        record = self.records[place]
         record.is_running = False
+        self._running.discard(place)
         if record.loss is None and value is not None and math.isfinite(value):
-            record.loss = self._sign * value
+            record.violation = violation
             self.told += 1
+            self._put_feasible_first(place, self._sign * value)
+
+    def _put_feasible_first(self, place: int, loss: float) -> None:
+        """Give the record its loss, and others another one where the range of feasible results has grown."""
+        record = self.records[place]
+        record.loss = loss if record.violation == 0 else infeasible_loss(record.violation, self._feasible)
+        bisect.insort(self._ranked, (record.loss, place))
+        if record.violation > 0:
+            self._infeasible.append(record)
+            return
+        least, worst = self._feasible or (loss, loss)
+        if self._feasible is None or not least <= loss <= worst:
+            self._feasible = min(least, loss), max(worst, loss)
+            for other in self._infeasible:
+                other.loss = infeasible_loss(other.violation, self._feasible)
+            if self._infeasible:
+                self._ranked = sorted((one.loss, place) for place, one in enumerate(self.records)
+                                      if one.loss is not None)
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)
@@ -60,31 +105,41 @@ class LearningTuner(RememberingTuner):
 
     def best(self, count: int) -> list[TrialRecord]:
         """The records with the best results, the best first; of equal ones the earlier."""
-        told = [index for index, record in enumerate(self.records) if record.loss is not None]
-        chosen = heapq.nsmallest(count, told, key=lambda index: (self._loss(index), index))
-        return [self.records[index] for index in chosen]
+        return [self.records[place] for _, place in self._ranked[:count]]
 
-    def observations(self, good: int, most: int, lie: str | None) -> list[tuple[Coordinates, float]]:
-        """Points and losses to model, in the order of proposal: the ``good`` best and the newest, ``most`` in all, and
-        up to as many running ones with the loss that ``lie`` (see LIES) assumes. Needs a result.
+    def results(self, good: int, most: int) -> dict[int, float]:
+        """Losses to model, by their places in ``records``, in that order: the ``good`` best and the newest, ``most`` in
+        all.
         """
-        told = {index: self._loss(index) for index, record in enumerate(self.records) if record.loss is not None}
-        best = heapq.nsmallest(good, told, key=lambda index: (told[index], index))
-        chosen = set(best)
-        newest = [index for index in reversed(told) if index not in chosen][: max(most - len(best), 0)]
-        losses = {index: told[index] for index in (*best, *newest)}
-        if lie is not None:
-            running = [index for index, record in enumerate(self.records) if record.is_running]
-            losses |= dict.fromkeys(running[-most:], LIES[lie](list(told.values())))
-        return [(self.records[index].coordinates, losses[index]) for index in sorted(losses)]
+        losses = {place: loss for loss, place in self._ranked[:good]}
+        for place in range(len(self.records) - 1, -1, -1):
+            if len(losses) >= most:
+                break
+            if (loss := self.records[place].loss) is not None:
+                losses[place] = loss
+        return dict(sorted(losses.items()))
 
-    def _loss(self, index: int) -> float:
-        loss = self.records[index].loss
-        assert loss is not None
-        return loss
+    def running(self, most: int) -> list[int]:
+        """Places of the newest running trials, in the order of proposal."""
+        return sorted(self._running)[-most:]
 
-    def _add(self, record: TrialRecord) -> TrialRecord:
+    def without_result(self, most: int) -> list[int]:
+        """Places of the newest trials that ended without a result, in the order of proposal."""
+        found: list[int] = []
+        for place in range(len(self.records) - 1, -1, -1):
+            if len(found) >= most:
+                break
+            record = self.records[place]
+            if record.loss is None and not record.is_running:
+                found.append(place)
+        return found[::-1]
+
+    def lie(self, kind: str) -> float:
+        """The loss that this lie (see LIES) assumes. Needs a result."""
+        return LIES[kind]([loss for loss, _ in self._ranked])
+
+    def _add(self, record: TrialRecord) -> int:
         record.coordinates = self.space.coordinates(record.parameters)
         self.records.append(record)
         self.points.add(record.parameters)
-        return record
+        return len(self.records) - 1

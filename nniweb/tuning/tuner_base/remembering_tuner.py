@@ -18,7 +18,8 @@ class RememberingTuner(Tuner):
     def note_asked(self, number: int, parameters: Parameters) -> None:
         self.points.add(parameters)
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
         self.points.add(parameters)
 
     def update_search_space(self, space: SearchSpace) -> None:

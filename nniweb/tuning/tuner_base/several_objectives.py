@@ -4,15 +4,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import optuna
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
-from nniweb.tuning.search_space.optuna_space import distributions_of, optuna_name, suggested
+from nniweb.tuning.search_space.optuna_space import suggested
 from nniweb.tuning.search_space.space import Coordinates, Parameters, SearchSpace
+from nniweb.tuning.tuner_base.optuna_study import OptunaTrials, study_of
 from nniweb.tuning.tuner_base.pareto_front import ParetoFront, losses_of
 from nniweb.tuning.tuner_base.remembering_tuner import RememberingTuner
 
@@ -20,6 +21,8 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 #: Points that one proposal looks for that was not tried before.
 _LOOKS = 5
+#: The same where constraints forbid some of them.
+_CONSTRAINED_LOOKS = 10
 
 
 @dataclass
@@ -29,6 +32,8 @@ class Record:
     parameters: Parameters
     is_running: bool
     losses: tuple[float, ...] | None = None
+    #: How far its result is from satisfying the constraints on outcomes.
+    violation: float = 0.0
     coordinates: Coordinates = field(default_factory=dict)
 
 
@@ -38,6 +43,9 @@ class ObjectivesTuner(RememberingTuner):
     own randomness alone.
     """
 
+    #: System attributes that the sampler finds at each trial.
+    attributes: ClassVar[Mapping[str, Any]] = {}
+
     def __init__(self, space: SearchSpace, seed: int, modes: Sequence[str]) -> None:
         super().__init__(space, seed)
         self.modes = tuple(modes)
@@ -45,8 +53,10 @@ class ObjectivesTuner(RememberingTuner):
         #: Places in ``records``.
         self.front: ParetoFront[int] = ParetoFront()
         self.told = 0
+        #: Whether a result has violated constraints on outcomes.
+        self._is_constrained = False
         self._by_number: dict[int, int] = {}
-        self._distributions = distributions_of(space)
+        self._trials = OptunaTrials(space, **self.attributes)
 
     @property
     @abstractmethod
@@ -66,25 +76,25 @@ class ObjectivesTuner(RememberingTuner):
         return self.points.first_of(self._sampled(rng) if self.can_model else (), rng)
 
     def _sampled(self, rng: np.random.Generator) -> Iterator[Parameters]:
-        study = optuna.create_study(directions=["minimize"] * len(self.modes),
-                                    sampler=self.sampler(int(rng.integers(2**32))))
-        study.add_trials(self.shown())
-        for _ in range(_LOOKS):
+        study = study_of(self.shown(), self.sampler(int(rng.integers(2**32))), len(self.modes))
+        for _ in range(_CONSTRAINED_LOOKS if self.space.constraints else _LOOKS):
             yield suggested(self.space, study.ask())
 
     def note_asked(self, number: int, parameters: Parameters) -> None:
         self._by_number[number] = self._add(Record(parameters, is_running=True))
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
-        self._tell(number, parameters, None if value is None or len(self.modes) > 1 else [value])
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
+        self._tell(number, parameters, None if value is None or len(self.modes) > 1 else [value], violation)
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
         values = event.get("values")
         if values is None and event["value"] is not None and len(self.modes) == 1:
             values = [event["value"]]
-        self._tell(event["number"], event["parameters"], values)
+        self._tell(event["number"], event["parameters"], values, event.get("violation", 0.0))
 
-    def _tell(self, number: int | None, parameters: Parameters, values: Sequence[float] | None) -> None:
+    def _tell(self, number: int | None, parameters: Parameters, values: Sequence[float] | None,
+              violation: float) -> None:
         place = self._by_number.get(number) if number is not None else None
         if place is None:
             place = self._add(Record(parameters, is_running=False))
@@ -94,12 +104,15 @@ class ObjectivesTuner(RememberingTuner):
         record.is_running = False
         if record.losses is None and values is not None and all(math.isfinite(value) for value in values):
             record.losses = losses_of(values, self.modes)
+            record.violation = violation
+            self._is_constrained |= violation > 0
             self.told += 1
-            self.front.add(place, record.losses)
+            if violation == 0:
+                self.front.add(place, record.losses)
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)
-        self._distributions = distributions_of(space)
+        self._trials.update_search_space(space)
         for record in self.records:
             record.coordinates = space.coordinates(record.parameters)
 
@@ -114,19 +127,16 @@ class ObjectivesTuner(RememberingTuner):
                 others.append(place)
         return sorted([*front, *others])
 
-    def complete(self, place: int, **attributes: Any) -> FrozenTrial:
-        """``attributes``: system attributes of the trial."""
+    def complete(self, place: int) -> FrozenTrial:
+        """A record that has results, for the sampler."""
         record = self.records[place]
         assert record.losses is not None
-        return optuna.trial.create_trial(
-            state=TrialState.COMPLETE, values=list(record.losses), system_attrs=attributes, **self._point(record))
+        violation = record.violation if self._is_constrained else None
+        return self._trials.of(place, record.coordinates, record.losses, violation)
 
     def running(self, place: int) -> FrozenTrial:
-        return optuna.trial.create_trial(state=TrialState.RUNNING, **self._point(self.records[place]))
-
-    def _point(self, record: Record) -> dict[str, Any]:
-        return {"params": {optuna_name(path): value for path, value in record.coordinates.items()},
-                "distributions": {optuna_name(path): self._distributions[path] for path in record.coordinates}}
+        """A record as one that runs, for the sampler."""
+        return self._trials.of(place, self.records[place].coordinates, None)
 
     def _add(self, record: Record) -> int:
         record.coordinates = self.space.coordinates(record.parameters)

@@ -3,7 +3,7 @@
 The tuners GP, SMAC, DNGO and Metis are this search with different models.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +12,8 @@ from nniweb.tuning.search_space.coordinate_table import CoordinateTable, Table
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
 from nniweb.tuning.tuner_base.learning_tuner import LearningTuner
 
+# On the model's scale, of which 0 is the mean of the results.
+_LOSS_OF_FAILED = 0.0
 # Where the model's first choices were all tried (in small spaces), so many more of its choices are looked at.
 _CHOICES = 50
 # Of how many of the best results the surroundings are looked at, and how closely.
@@ -28,6 +30,11 @@ class Surrogate(Protocol):
     def predict(self, features: Table) -> tuple[Table, Table]:
         """Means and standard deviations."""
 
+    def believe(self, features: Table, at_least: Table) -> None:
+        """Take it that these points have what ``predict`` says of them, no less than ``at_least`` each, and be as sure
+        of it as of results.
+        """
+
 
 #: Of means, deviations and the best loss so far: how much each point promises, more is better.
 Acquisition = Callable[[Table, Table, float], Table]
@@ -36,7 +43,8 @@ Acquisition = Callable[[Table, Table, float], Table]
 class SurrogateSearch(LearningTuner):
     """``cold_start`` results come from random points. Then ``samples`` random points and points around the best are
     rated by ``acquisition``, and the best rated that was not tried is proposed. At most ``most`` results (the best and
-    the newest) are modelled; running trials are assumed to have the mean, so that concurrent proposals spread out.
+    the newest) are modelled; running trials are believed to come out as the model predicts, so that concurrent
+    proposals spread out and look for the best point all the same.
     """
 
     def __init__(
@@ -78,17 +86,36 @@ class SurrogateSearch(LearningTuner):
 
     def fitted(self, rng: np.random.Generator) -> tuple[Surrogate, float]:
         """A model of the results so far, and the best of them on the model's scale."""
-        observed = self.observations(self._most // 4, self._most, "mean")
-        rows = self._table.rows(coordinates for coordinates, _ in observed)
-        losses = scaled(np.array([loss for _, loss in observed]))
+        observed = self.results(self._most // 4, self._most)
+        losses = scaled(np.array(list(observed.values())))
         model = self._surrogate()
-        model.fit(self._table.features(rows), losses, int(rng.integers(2**31)))
+        model.fit(self.features(observed), losses, int(rng.integers(2**31)))
+        self.believe_others(model)
         return model, float(losses.min())
+
+    def believe_others(self, model: Surrogate) -> None:
+        """What is not known yet of the running trials is what the model predicts of them. Trials that ended without a
+        result have at least the mean: a model that leaves them out proposes such points for ever.
+        """
+        running, failed = self.running(self._most), self.without_result(self._most)
+        if running or failed:
+            at_least = np.array([-np.inf] * len(running) + [_LOSS_OF_FAILED] * len(failed))
+            model.believe(self.features([*running, *failed]), at_least)
+
+    def features(self, places: Iterable[int]) -> Table:
+        """What a regression sees of these records."""
+        return self._table.features(self._table.rows(self.records[place].coordinates for place in places))
 
     def candidates(self, rng: np.random.Generator) -> Table:
         centres = self._table.rows(record.coordinates for record in self.best(_CENTRES))
         around = [self._table.near(row, _NEIGHBOURS, rng) for row in centres]
-        return np.vstack([self._table.random(self._samples, rng), *around])
+        found = np.vstack([self._table.random(self._samples, rng), *around])
+        return self._allowed(found) if self.space.constraints else found
+
+    def _allowed(self, rows: Table) -> Table:
+        """Those that the constraints allow; where there is none, the first, which ``first_of`` then moves."""
+        chosen = [self.space.allows(self._table.parameters(row)) for row in rows]
+        return rows[chosen] if any(chosen) else rows[:1]
 
 
 def scaled(losses: Table) -> Table:

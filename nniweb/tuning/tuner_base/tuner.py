@@ -11,7 +11,9 @@ from nniweb.tuning.search_space.space import Parameters, SearchSpace
 
 
 class NoMoreParameters(Exception):
-    """The tuner has nothing left to propose: every point of the space was tried. Not an error."""
+    """The tuner has nothing left to propose: every point of the space that the constraints allow was tried. Not an
+    error.
+    """
 
 
 class ResultsNeeded(Exception):
@@ -60,13 +62,16 @@ class Tuner(ABC):
         """Remember a proposal, made just now or recorded before a restart, as running until it is told."""
 
     @abstractmethod
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
         """How a trial ended.
 
         ``value`` is its final number, None when it was stopped, gave no finite number, or failed (unless the
         experiment's ``failedTrials`` says what a failure is worth). ``status`` is the
         trial's status (``SUCCEEDED``, ``FAILED`` ...). ``number`` is None for parameters that a person picked. A second
-        tell for one number only counts where the first had no value.
+        tell for one number only counts where the first had no value. ``violation``: how far its result is from
+        satisfying the constraints on outcomes; 0 where it does, or there are none. Feasible results go first: a tuner
+        takes every result that violates them for worse than all that do not.
         """
 
     def allow_repeats(self) -> None:
@@ -79,16 +84,19 @@ class Tuner(ABC):
 
     def note_ask_event(self, event: Mapping[str, Any]) -> None:
         """The same as ``note_asked``, from an event as it is recorded: with ``trial`` (its id) where a running trial
-        asked for it.
+        asked for it. The first event of a question has ``asked``: for how many proposals an algorithm of the user's own
+        was asked then.
         """
         self.note_asked(event["number"], event["parameters"])
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
         """The same as ``tell``, from an event as it is recorded. One of an algorithm of the user's own has more:
         ``trial`` (its id), ``result`` (what it reported, JSON text) and ``customized`` where a person ran it. One of a
-        parameter set in a multi-phase trial that is not the trial's end has ``phase``, the set's index.
+        parameter set in a multi-phase trial that is not the trial's end has ``phase``, the set's index. Of results from
+        elsewhere all but the last one that were brought together have ``more``. One whose result violates constraints
+        on outcomes has ``violation``.
         """
-        self.tell(event["number"], event["parameters"], event["value"], event["status"])
+        self.tell(event["number"], event["parameters"], event["value"], event["status"], event.get("violation", 0.0))
 
     def update_search_space(self, space: SearchSpace) -> None:
         """Propose from this space from now on; what was told stays known as far as it fits."""

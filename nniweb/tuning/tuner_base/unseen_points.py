@@ -1,16 +1,20 @@
 """Which points an experiment has tried already, and the next ones it has not."""
 
 import copy
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
 
 from nniweb.tuning.search_space.grid import Grid
-from nniweb.tuning.search_space.space import Parameters, SearchSpace, point_key
+from nniweb.tuning.search_space.nearest_allowed import nearest_allowed
+from nniweb.tuning.search_space.space import MOST_DRAWS, Parameters, SearchSpace, point_key
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters
 
 # In a space of which only a small part is left, random draws hardly ever hit it; the grid always does.
 _RANDOM_DRAWS = 100
+# Tried points from which the way to one that constraints forbid is looked along.
+_CENTRES = 100
 
 
 class UnseenPoints:
@@ -18,6 +22,8 @@ class UnseenPoints:
 
     def __init__(self, space: SearchSpace) -> None:
         self._seen: set[str] = set()
+        #: Points that were tried and that the constraints allow, where there are constraints; the newest.
+        self._allowed: dict[str, Parameters] = {}
         self._space = space
         self._grid = Grid(space)
         self._next = 0
@@ -30,14 +36,20 @@ class UnseenPoints:
         self._next = 0
 
     def add(self, parameters: Parameters) -> None:
-        self._seen.add(point_key(parameters))
+        key = point_key(parameters)
+        self._seen.add(key)
+        if self._space.constraints and key not in self._allowed and self._space.allows(parameters):
+            self._allowed[key] = parameters
+            if len(self._allowed) > _CENTRES:
+                del self._allowed[next(iter(self._allowed))]
 
     def __contains__(self, parameters: Parameters) -> bool:
         return point_key(parameters) in self._seen
 
     def first_of_grid(self) -> Parameters:
         """The first point of the grid that was not tried. Raises NoMoreParameters when all were."""
-        while (point := self._grid.point(self._next)) is not None:
+        while (found := self._grid.first_allowed(self._next)) is not None:
+            self._next, point = found
             if point not in self:
                 return copy.deepcopy(point)  # the grid keeps its options
             self._next += 1
@@ -45,18 +57,28 @@ class UnseenPoints:
 
     def first_of(self, candidates: Iterable[Parameters], rng: np.random.Generator) -> Parameters:
         """The first candidate that was not tried, else a random point, else the next of the grid; with ``may_repeat``
-        then the first candidate, or a random point.
+        then the first candidate, or a random point. In a space with a continuous parameter, too: what is random there
+        never repeats, but the edges and the best known values of all parameters are proposed again and again. Of
+        candidates that the constraints forbid, where they forbid all, the first is moved towards a point that was
+        tried, until they allow it.
 
-        A space with a continuous parameter never repeats in practice and is not asked. Raises NoMoreParameters.
+        Raises NoMoreParameters.
         """
-        first = None
+        first = forbidden = None
         for candidate in candidates:
+            if not self._space.allows(candidate):
+                forbidden = candidate if forbidden is None else forbidden
+                continue
             first = candidate if first is None else first
-            if self._space.is_endless() or candidate not in self:
+            if candidate not in self:
                 return candidate
-        for _ in range(_RANDOM_DRAWS):
-            point = self._space.sample(rng)
-            if self._space.is_endless() or point not in self:
+        if first is None and forbidden is not None:
+            nearest = nearest_allowed(self._space, forbidden, list(self._allowed.values()))
+            if nearest is not None and nearest not in self:
+                return nearest
+        draws = MOST_DRAWS if self._space.constraints else _RANDOM_DRAWS
+        for point in itertools.islice(self._space.drawn(rng, draws), _RANDOM_DRAWS):
+            if point not in self:
                 return point
         try:
             return self.first_of_grid()

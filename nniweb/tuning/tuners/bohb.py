@@ -5,6 +5,9 @@ from nniweb.tuning.search_space.space import Parameters, SearchSpace
 from nniweb.tuning.tuners.hyperband import BUDGET_KEY, Hyperband, brackets
 from nniweb.tuning.tuners.tpe import Tpe
 
+# Points of the model that are looked at for one that the constraints allow.
+_LOOKS = 10
+
 
 class Bohb(Hyperband):
     """The share ``random_fraction`` of new configurations is random. The others come from the model (Optuna's TPE) of
@@ -24,21 +27,25 @@ class Bohb(Hyperband):
         ready = [budget for budget, model in self._models.items() if model.can_model]
         if not ready or rng.random() < self._args.random_fraction:
             return self.space.sample(rng)
-        return self._models[max(ready)].modelled(rng)
+        for point in self._models[max(ready)].likely(rng, _LOOKS if self.space.constraints else 1):
+            if self.space.allows(point):
+                return point
+        return self.space.sample(rng)
 
     def note_asked(self, number: int, parameters: Parameters) -> None:
         super().note_asked(number, parameters)
         self._budget_of[number] = parameters[BUDGET_KEY]
         self._model(parameters[BUDGET_KEY]).note_asked(number, parameters)
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
-        super().tell(number, parameters, value, status)
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
+        super().tell(number, parameters, value, status, violation)
         if number is not None and number in self._budget_of:
-            self._model(self._budget_of[number]).tell(number, parameters, value, status)
+            self._model(self._budget_of[number]).tell(number, parameters, value, status, violation)
         elif number is None and value is not None:  # as in NNI, one that names no budget had the largest
             named = parameters.get(BUDGET_KEY)
             budget = named if isinstance(named, int) else self._args.max_budget
-            self._model(budget).tell(None, parameters, value, status)
+            self._model(budget).tell(None, parameters, value, status, violation)
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)

@@ -1,5 +1,6 @@
 """NNI's DNGO tuner: a neural network learns features, and a Bayesian linear regression on them models the results."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -29,7 +30,25 @@ class NeuralNetwork:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is the user's choice
             self._network.set_params(random_state=seed).fit(features, losses)
-        self._linear.fit(self._hidden(features), losses)
+        self._known = self._hidden(features), losses
+        self._linear.fit(*self._known)
+
+    def knowing(self, features: Table, losses: Table) -> "NeuralNetwork":
+        """The same network with a linear model of these results."""
+        other = copy.copy(self)
+        other._linear = BayesianRidge()
+        other._known = self._hidden(features), losses
+        other._linear.fit(*other._known)
+        return other
+
+    def believe(self, features: Table, at_least: Table) -> None:
+        """The network stays: it is learned from results alone."""
+        known, losses = self._known
+        hidden = self._hidden(features)
+        means = np.maximum(self._linear.predict(hidden), at_least)
+        linear = BayesianRidge()
+        linear.fit(np.vstack([known, hidden]), np.concatenate([losses, means]))
+        self._linear = linear
 
     def predict(self, features: Table) -> tuple[Table, Table]:
         means, deviations = self._linear.predict(self._hidden(features), return_std=True)
@@ -43,7 +62,9 @@ class NeuralNetwork:
 
 
 class Dngo(SurrogateSearch):
-    """Trains once in ``update`` results, from the results that had come by then, as NNI does."""
+    """Trains the network once in ``update`` results, from the results that had come by then, as NNI does. The linear
+    model on it, which costs nothing, knows all results.
+    """
 
     def __init__(self, space: SearchSpace, seed: int, optimize_mode: str, args: DngoArgs) -> None:
         super().__init__(
@@ -56,7 +77,8 @@ class Dngo(SurrogateSearch):
             samples=args.sample_size,
         )
         self._update = args.trials_per_update
-        self._trained: tuple[int, Surrogate] | None = None
+        self._epochs = args.num_epochs_per_training
+        self._trained: tuple[int, NeuralNetwork] | None = None
 
     def update_search_space(self, space: SearchSpace) -> None:
         super().update_search_space(space)
@@ -64,17 +86,18 @@ class Dngo(SurrogateSearch):
 
     def fitted(self, rng: np.random.Generator) -> tuple[Surrogate, float]:
         """The network of the present round of results, trained from exactly these: it is the same after a restart."""
-        results = [record for record in self.records if record.loss is not None]
+        results = self.results(0, len(self.records))
         count = len(results) // self._update * self._update
-        used = results[:count]
-        key = hash(tuple((id(record), record.loss) for record in used))
-        rows = self._table.rows(record.coordinates for record in used)
-        losses = scaled(np.array([record.loss for record in used], dtype=float))
+        used = dict(list(results.items())[:count])
+        key = hash(tuple(used.items()))
         if self._trained is None or self._trained[0] != key:
-            model = self._surrogate()
-            model.fit(self._table.features(rows), losses, self.seed % 2**31)
-            self._trained = key, model
-        return self._trained[1], float(losses.min())
+            network = NeuralNetwork(self._epochs)
+            network.fit(self.features(used), scaled(np.array(list(used.values()))), self.seed % 2**31)
+            self._trained = key, network
+        losses = scaled(np.array(list(results.values())))
+        model = self._trained[1].knowing(self.features(results), losses)
+        self.believe_others(model)
+        return model, float(losses.min())
 
 
 def build(space: SearchSpace, seed: int, optimize_mode: str, args: DngoArgs) -> Dngo:

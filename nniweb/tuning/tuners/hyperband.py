@@ -30,6 +30,8 @@ class _Entry:
     number: int | None = None
     has_ended: bool = False
     loss: float | None = None
+    #: How far the result is from satisfying the constraints on outcomes.
+    violation: float = 0.0
 
 
 @dataclass
@@ -55,7 +57,7 @@ class _Bracket:
             return
         if all(entry.has_ended for entry in newest):
             results = [entry for entry in newest if entry.loss is not None]
-            results.sort(key=lambda entry: entry.loss or 0.0)
+            results.sort(key=lambda entry: (entry.violation, entry.loss or 0.0))
             room = self.rungs[len(self.entries)].configurations
             self.entries.append([_Entry(entry.configuration) for entry in results[:room]])
 
@@ -117,12 +119,13 @@ class Hyperband(Tuner):
         entry.number = number
         self._by_number[number] = entry
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
         entry = self._by_number.get(number) if number is not None else None
         if entry is None or (entry.has_ended and entry.loss is not None):
             return
         if value is not None and math.isfinite(value) and status != "FAILED":  # whatever it counts as elsewhere
-            entry.loss = self._sign * value
+            entry.loss, entry.violation = self._sign * value, violation
         entry.has_ended = True
         for bracket in self._brackets:
             if not bracket.is_over:

@@ -40,6 +40,13 @@ class Metis(SurrogateSearch):
         )
         self._args = args
 
+    def propose(self, number: int) -> Parameters:
+        is_time = not self._args.no_resampling and self.told >= self._cold_start and self.told % _DOUBT_EVERY == 0
+        # where every point can be tried, none is tried twice before the others
+        if is_time and self.space.is_endless() and (again := self._doubted()) is not None:
+            return again
+        return super().propose(number)
+
     def _rated(self, rng: np.random.Generator) -> list[Parameters]:
         model, best = self.fitted(rng)
         table = self.candidates(rng)
@@ -51,8 +58,6 @@ class Metis(SurrogateSearch):
         promise = expected_improvement(means, deviations, best)
         explored = np.argsort(-deviations * self._lies_well(features, int(rng.integers(2**31))), kind="stable")
         exploit, explore = lowest[0], explored[0]
-        if not self._args.no_resampling and self.told % _DOUBT_EVERY == 0 and (again := self._doubted()) is not None:
-            return [again]
         order = [exploit, explore] if promise[exploit] >= promise[explore] else [explore, exploit]
         return self._points_of(table[[*order, *lowest[1:25]]])
 

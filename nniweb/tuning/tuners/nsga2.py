@@ -1,6 +1,7 @@
 """NSGA-II: Optuna's genetic algorithm, for one objective or several."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from optuna.samplers import NSGAIISampler
 from optuna.trial import FrozenTrial
@@ -21,6 +22,8 @@ class Nsga2(ObjectivesTuner):
     proposal, so that no slot waits for a generation to be complete.
     """
 
+    attributes = MappingProxyType({_GENERATION: 0})
+
     def __init__(self, space: SearchSpace, seed: int, modes: Sequence[str], args: Nsga2Args) -> None:
         super().__init__(space, seed, modes)
         self._args = args
@@ -35,7 +38,7 @@ class Nsga2(ObjectivesTuner):
                              crossover_prob=args.crossover_prob, swapping_prob=args.swapping_prob, seed=seed)
 
     def shown(self) -> list[FrozenTrial]:
-        return [self.complete(place, **{_GENERATION: 0})
+        return [self.complete(place)
                 for place in self.telling(max(MOST_CONSIDERED, 2 * self._args.population_size))]
 
 

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from nniweb.tuning.class_args import PbtArgs
+from nniweb.tuning.search_space.nearest_allowed import nearest_allowed
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import NestedChoice, Numeric, Parameter, Parameters, Path, RandInt, SearchSpace
 from nniweb.tuning.tuner_base.tuner import ResultsNeeded, Tuner
 
 LOAD_KEY = "load_checkpoint_dir"
 SAVE_KEY = "save_checkpoint_dir"
+# Changes that are looked at for one that the constraints allow.
+_LOOKS = 20
 
 
 @dataclass
@@ -29,6 +32,13 @@ class _Member:
     number: int | None = None
     has_ended: bool = False
     loss: float | None = None
+    #: How far the result is from satisfying the constraints on outcomes.
+    violation: float = 0.0
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Less for better; a member without a result is the worst."""
+        return (math.inf, math.inf) if self.loss is None else (self.violation, self.loss)
 
 
 class PopulationTraining(Tuner):
@@ -66,12 +76,13 @@ class PopulationTraining(Tuner):
         member.configuration = {name: value for name, value in parameters.items() if name not in (LOAD_KEY, SAVE_KEY)}
         self._by_number[number] = member
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
         member = self._by_number.get(number) if number is not None else None
         if member is None or (member.has_ended and member.loss is not None):
             return
         if value is not None and math.isfinite(value) and status != "FAILED":  # it has no checkpoint to go on from
-            member.loss = self._sign * value
+            member.loss, member.violation = self._sign * value, violation
         member.has_ended = True
         if all(member.has_ended for member in self._members):
             self._next_generation()
@@ -85,7 +96,7 @@ class PopulationTraining(Tuner):
             self._members = [_Member(self.space.sample(rng), member.load_folder) for member in self._members]
             return
         places = list(range(len(self._members)))
-        places.sort(key=lambda place: (member.loss if (member := self._members[place]).loss is not None else math.inf))
+        places.sort(key=lambda place: self._members[place].rank)
         few = max(1, math.ceil(len(places) * self._args.fraction))
         models = [place for place in places[:few] if place in results]
         worst = {place for place in places[-few:] if place not in models}
@@ -94,11 +105,19 @@ class PopulationTraining(Tuner):
         for place, member in enumerate(self._members):
             if place in worst:
                 model = models[int(rng.integers(len(models)))]
-                changed = self._changed(self._members[model].configuration, rng)
+                changed = self._allowed_change(self._members[model].configuration, rng)
                 following.append(_Member(changed, self._path(self._generation, model)))
             else:
                 following.append(_Member(member.configuration, self._path(self._generation, place)))
         self._members = following
+
+    def _allowed_change(self, configuration: Parameters, rng: np.random.Generator) -> Parameters:
+        """A change that the constraints allow; where none of several is, the nearest to the first that is, or none."""
+        changes = [self._changed(configuration, rng) for _ in range(_LOOKS if self.space.constraints else 1)]
+        for changed in changes:
+            if self.space.allows(changed):
+                return changed
+        return nearest_allowed(self.space, changes[0], [configuration]) or configuration
 
     def _changed(self, configuration: Parameters, rng: np.random.Generator) -> Parameters:
         """Explore: the model's parameters with small changes."""

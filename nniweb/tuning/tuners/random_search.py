@@ -15,9 +15,10 @@ class RandomSearch(RememberingTuner):
         if not self.space.is_endless():
             super().note_asked(number, parameters)
 
-    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str) -> None:
+    def tell(self, number: int | None, parameters: Parameters, value: float | None, status: str,
+             violation: float = 0.0) -> None:
         if not self.space.is_endless():
-            super().tell(number, parameters, value, status)
+            super().tell(number, parameters, value, status, violation)
 
     def propose(self, number: int) -> Parameters:
         return self.points.first_of((), self.rng(number))

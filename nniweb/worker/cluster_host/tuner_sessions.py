@@ -19,7 +19,9 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.actions.imported_results import imported_events
 from nniweb.experiments.lifecycle.tuner_events import assessor_history, tuner_history
+from nniweb.experiments.lifecycle.tuner_surroundings import surroundings_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
 from nniweb.observability.log_ids import log_ids
@@ -42,6 +44,8 @@ class _Opened:
     assessed_revision: int
     #: Events of its history that it knows of: those it was opened with and those recorded by this worker since.
     known_events: int
+    #: Imported results with smaller numbers are known to it.
+    imports_from: int
     #: The algorithm, as the experiment had it.
     tuner: dict[str, Any]
     stops: list[str] = field(default_factory=list)
@@ -57,14 +61,16 @@ class TunerSessions:
     """Used by the cluster's round thread alone. Several desks share one client."""
 
     def __init__(self, client: TunerClient, wake: Callable[[], None],
-                 fail: Callable[[Experiment, str], None], stop: Callable[[Experiment, list[str]], None]) -> None:
+                 fail: Callable[[Experiment, str], None], stop: Callable[[Experiment, list[str]], None],
+                 guard: Callable[[Experiment, str, Callable[[], None]], None]) -> None:
         """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on; ``stop``
-        with the trials (ids) that it wants stopped early.
+        with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for.
         """
         self._client = client
         self._wake = wake
         self._fail = fail
         self._stop = stop
+        self._guard = guard
         self._opened: dict[int, _Opened] = {}
         self._deaths: dict[int, int] = {}
         #: Those that were asked since answers were collected.
@@ -102,7 +108,8 @@ class TunerSessions:
     def ready(self, experiment: Experiment) -> bool:
         """Open the experiment's tuner where it is not; False where that failed, and the experiment with it."""
         if (known := self._opened.get(experiment.pk)) is not None:
-            if experiment.next_tuner_event <= known.known_events and experiment.tuner == known.tuner:
+            if experiment.tuner == known.tuner and (
+                    experiment.next_tuner_event <= known.known_events or self._tell_imported(experiment, known)):
                 return True
             self.forget(experiment.pk)  # somebody brought results from elsewhere, or chose another tuner
         full = Experiment.objects.get(pk=experiment.pk)
@@ -110,19 +117,24 @@ class TunerSessions:
         changes = sum(event["event"] == "search_space" for event in history)
         # the space it began with; later ones are part of the history
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
-        state = _Opened(full.public_id, changes, full.revision, len(history), full.tuner)
+        state = _Opened(full.public_id, changes, full.revision, len(history), len(history), full.tuner)
         self._opened[experiment.pk] = state
         logger.info("experiment %s: its tuner, %s, is created%s", full.public_id, _name_of(full.tuner),
                     f" again from {len(history)} stored events" if history else "")
         spec = {"search_space": space, "tuner": full.tuner, "assessor": full.assessor,
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
+        if full.constraints:
+            spec["constraints"] = full.constraints
         if full.multi_phase:
             spec["multi_phase"] = True
+        if full.has_replicates:
+            spec["replicates"] = True
         if full.has_several_objectives:
             spec["objective_modes"] = [objective["optimize_mode"] for objective in full.objectives]
         hears_results = full.assessor is not None or full.has_own_tuner
         assessed = assessor_history(full, full.revision) if hears_results else iter(())
-        future = self._client.open(full.public_id, spec, chain(history, assessed))
+        surroundings = surroundings_of(full) if full.has_own_tuner or full.has_own_assessor else None
+        future = self._client.open(full.public_id, spec, chain(history, assessed), surroundings)
         self._when_done(experiment, state, future)
         return experiment.pk in self._opened
 
@@ -186,6 +198,20 @@ class TunerSessions:
             for event in events:
                 told = {name: value for name, value in event.items() if name != "event"}
                 self._when_done(experiment, state, self._client.tell(state.public_id, **told))
+
+    def _tell_imported(self, experiment: Experiment, state: _Opened) -> bool:
+        """Tell a living tuner of the user's own, as in NNI, what was brought from elsewhere. False where it is not
+        that, or where somebody has added other events: then it is made again.
+        """
+        if not experiment.has_own_tuner:
+            return False
+        end = Experiment.objects.values_list("next_tuner_event", flat=True).get(pk=experiment.pk)
+        found = imported_events(experiment, state.imports_from, end)
+        if len(found) != end - state.known_events:
+            return False
+        state.imports_from = end
+        self.tell(experiment, found)
+        return True
 
     def recorded(self, experiment_pk: int, count: int) -> None:
         """This worker has added so many events to the history: the tuner knows them already, or is told."""
@@ -261,14 +287,19 @@ class TunerSessions:
             except TunerFailed as error:
                 self._opened.pop(experiment.pk, None)
                 self._client.close_experiment(state.public_id)
-                logger.warning("experiment %s: its tuner failed: %s\n%s", state.public_id, error, error.traceback)
-                self._fail(experiment, Reason("tuner_failed", error=str(error)))
+                logger.warning("experiment %s: its %s failed: %s\n%s", state.public_id, error.part, error,
+                               error.traceback)
+                code = "assessor_failed" if error.part == "assessor" else "tuner_failed"
+                self._fail(experiment, Reason(code, error=str(error)))
             else:
-                state.stops.extend(answer.get("stop", ()))
-                done(answer)
-                if state.stops:
-                    self._stop(experiment, state.stops)
-                    state.stops = []  # not before it is written: the assessor names each once
+                self._guard(experiment, "answer", lambda: act_on(answer))
+
+        def act_on(answer: dict[str, Any]) -> None:
+            state.stops.extend(answer.get("stop", ()))
+            done(answer)
+            if state.stops:
+                self._stop(experiment, state.stops)
+                state.stops = []  # not before it is written: the assessor names each once
 
         def laid_into_box(_: Future[dict[str, Any]]) -> None:
             self._box.put(outcome)

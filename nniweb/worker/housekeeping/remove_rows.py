@@ -17,6 +17,7 @@ from nniweb.experiments.models import (
     Metric,
     MetricName,
     MetricNumber,
+    Proposal,
     ResourceReading,
     Trial,
     TrialEvent,
@@ -34,7 +35,8 @@ TRIALS_AT_ONCE = 100
 _PIECES = MOST_BYTES // contract.MAX_OUTPUT_PIECE_BYTES
 _OF_ATTEMPTS: tuple[type[Model], ...] = (Metric, ResourceReading)
 _OF_TRIALS: tuple[type[Model], ...] = (Attempt, TrialEvent, TrialParameters, MetricNumber)
-_OF_EXPERIMENTS: tuple[type[Model], ...] = (TunerEvent, LogLine, ExperimentEvent, ExperimentChange, MetricName)
+_OF_EXPERIMENTS: tuple[type[Model], ...] = (TunerEvent, LogLine, ExperimentEvent, ExperimentChange, MetricName,
+                                           Proposal)
 
 
 def remove_rows_of(experiment: Experiment, now: datetime, pace: Pace, is_over: Callable[[], bool]) -> bool:

@@ -10,6 +10,7 @@ from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.replicates.new_trials import replicates_to_start
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.trials_missing import reason_of_limit
@@ -99,6 +100,8 @@ def _move_on(work: ClusterWork, experiment: Experiment) -> None:
     if experiment.status in (ExperimentStatus.STOPPING, *resting):
         if Trial.objects.unfinished().filter(experiment=experiment).exists() \
                 or Trial.objects.not_taught().filter(experiment=experiment).exists():
+            return
+        if experiment.status == ExperimentStatus.TUNER_NO_MORE_TRIAL and replicates_to_start(experiment):
             return
         goal = ExperimentStatus.STOPPED if experiment.status == ExperimentStatus.STOPPING else ExperimentStatus.DONE
         with work.lease.transaction():

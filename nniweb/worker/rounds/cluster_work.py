@@ -65,6 +65,8 @@ class ClusterWork:
     failures: dict[int, int] = field(default_factory=dict)
     #: Deleted experiments whose platform side is being removed (primary keys).
     cleaning: set[int] = field(default_factory=set)
+    #: The ended experiment whose jobs are being removed from the platform (primary key), None where there is none.
+    removing_jobs: int | None = None
     #: Job names the service was told to stop.
     stops_sent: set[str] = field(default_factory=set)
     #: Attempts about whose jobs the platform is being asked because somebody wanted it (primary keys).

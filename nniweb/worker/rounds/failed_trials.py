@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nniweb.experiments.lifecycle.retries import ON_FAILURE, kind_of_failure
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
-from nniweb.experiments.models.trial import RESULTS
+from nniweb.experiments.models.trial import CONSTRAINT_BROKEN, RESULTS
 from nniweb.experiments.results.objectives import values_of
 from nniweb.experiments.results.other_metrics import numbers_of_metric
 from trainingservice.reasons import Reason
@@ -15,6 +15,8 @@ from trialkeeper import contract
 TELL_TUNER, GIVE_UP_AFTER = "tellTuner", "giveUpAfter"
 #: Key of ``Experiment.tuner``.
 INCLUDES_INTERMEDIATES = "include_intermediate_results"
+#: Proposals in a row that break a constraint before the experiment is given up: its tuner does not learn from it.
+MOST_REFUSED = 100
 #: Different reasons that the message of an experiment that was given up names.
 _REASONS = 3
 
@@ -67,10 +69,14 @@ def _reported(experiment: Experiment, trials: Sequence[Trial]) -> Iterator[tuple
 
 
 def _failed_by_their_command(trials: Sequence[Trial]) -> list[int]:
-    """Those whose parameters may be to blame: not those that their platform lost or never took."""
+    """Those whose parameters may be to blame, or are, as they break a constraint: not those that their platform lost or
+    never took.
+    """
     failed = [trial.pk for trial in trials if trial.status == TrialJobStatus.FAILED]
+    refused = [trial.pk for trial in trials if trial.reason == CONSTRAINT_BROKEN]
     ends = dict(Attempt.objects.filter(trial__in=failed).order_by("number").values_list("trial", "end_reason"))
-    return [pk for pk, reason in ends.items() if kind_of_failure(TrialJobStatus.FAILED, reason) == ON_FAILURE]
+    return refused + [pk for pk, reason in ends.items()
+                      if kind_of_failure(TrialJobStatus.FAILED, reason) == ON_FAILURE]
 
 
 def _worst(experiment: Experiment) -> float | None:
@@ -104,6 +110,8 @@ def failures_in_row(before: int, trials: Iterable[Trial]) -> int:
 
 def why_given_up(experiment: Experiment) -> str:
     """The reason for which the experiment ends, "" while it goes on."""
+    if experiment.failures_in_row >= MOST_REFUSED and (refused := _only_refused(experiment)):
+        return refused
     most = experiment.failed_trials.get(GIVE_UP_AFTER)
     if most is None or experiment.failures_in_row < most:
         return ""
@@ -112,3 +120,12 @@ def why_given_up(experiment: Experiment) -> str:
     reasons = list(dict.fromkeys(last.values_list("message", "reason")[:count]))[:_REASONS]
     return Reason("given_up", count=count, most=most, said=[message for message, _ in reasons if message],
                   codes=list(dict.fromkeys(code for _, code in reasons if code)))
+
+
+def _only_refused(experiment: Experiment) -> str:
+    """The reason where nothing but proposals that break a constraint came of late, else ""."""
+    last = list(Trial.objects.filter(experiment=experiment).exclude(ended_at=None).order_by("-ended_at", "-pk")
+                .values_list("reason", "reason_arguments")[:MOST_REFUSED])
+    if len(last) < MOST_REFUSED or any(reason != CONSTRAINT_BROKEN for reason, _ in last):
+        return ""
+    return Reason("proposals_refused", count=MOST_REFUSED, constraint=last[0][1]["constraint"])

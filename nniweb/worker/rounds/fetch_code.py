@@ -22,12 +22,20 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
+from nniweb.tuning import algorithms
+from nniweb.tuning.search_space.constraint_check import check_constraints
+from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.errors import TrainingServiceError
 from trainingservice.reasons import Reason
 from trainingservice.secrets_in_use import own_secrets
 
 logger = logging.getLogger(__name__)
+
+
+class _ConstraintsUnusable(Exception):
+    """The experiment's constraints do not fit its search space."""
+
 
 def code_is_there(work: ClusterWork, experiment: Experiment) -> bool:
     """Whether trials can be given their code. Where not, it is on its way, and the experiment says so."""
@@ -57,6 +65,9 @@ def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: t
             token = unseal(experiment.code_git_token) if experiment.code_git_token is not None else ""
             fetched = fetch_code(source, token, scratch, limits, stop)
             archive, found = _keep(work, experiment, fetched)
+        except _ConstraintsUnusable as unusable:
+            said_of_them = str(unusable)
+            return lambda: _end(work, experiment, Reason("constraints_unusable", said=said_of_them))
         except AnnotationsInvalid as invalid:
             problems = struck_out(str(invalid))
             return lambda: _end(work, experiment, Reason("annotations_invalid", source=str(source), said=problems))
@@ -81,9 +92,22 @@ def _keep(work: ClusterWork, experiment: Experiment, fetched: FetchedCode) -> tu
         check_space(found, experiment.has_own_tuner)
         if not experiment.has_own_tuner:
             check_space_for(found, experiment.tuner["name"])
+            _check_constraints(experiment, found)
         return archive, found
     except TrainingServiceError as error:
         raise FetchFailed(str(error).replace(f"{fetched.folder}/", "").replace(f" {fetched.folder}", "")) from None
+
+
+def _check_constraints(experiment: Experiment, found: RewrittenFiles) -> None:
+    """Raises _ConstraintsUnusable where they do not fit the search space that the annotations make."""
+    if not experiment.constraints:
+        return
+    is_list = algorithms.find_tuner(experiment.tuner["name"]).takes_a_list
+    space = parse_search_space(found.search_space)
+    problems = check_constraints(experiment.constraints, space, is_list=is_list).problems
+    if problems:
+        raise _ConstraintsUnusable("; ".join(
+            f"{'all of them' if at is None else experiment.constraints[at]}: {problem}" for at, problem in problems))
 
 
 def _arrived(work: ClusterWork, experiment: Experiment, source: GitSource, fetched: FetchedCode,

@@ -13,18 +13,22 @@ from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.launch.job_forms import first_parameters
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
-from nniweb.experiments.lifecycle.transitions import move_experiment
+from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.quotas.starting_trials import Room
+from nniweb.experiments.replicates.new_trials import make_replicates, replicates_to_start, with_proposals
+from nniweb.experiments.results.replicates import is_raced, replicates_of_each
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.experiments.sql.selected_rows import select
 from nniweb.observability.log_ids import ExperimentLogger
+from nniweb.tuning.constraints.constraint import Constraint, first_broken, read_constraints
 from nniweb.worker.cluster_host.fair_share import STARTING, FairShares, room_now
 from nniweb.worker.cluster_host.log_words import trials_in_words
 from nniweb.worker.rounds.cluster_work import ClusterWork
@@ -33,9 +37,12 @@ from nniweb.worker.rounds.teach_tuner import CHUNK as TOLD_AT_ONCE
 from nniweb.worker.rounds.trials_missing import or_no_trial, why_no_answer
 from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.reasons import Reason
+from trainingservice.trial_job_status import TrialJobStatus
 
 logger = ExperimentLogger(__name__)
 
+#: Further replicates start in these: also where the tuner has no further parameters.
+_REPEATING = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL)
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50
 
@@ -72,6 +79,8 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
         more += not (found.waiting and _say_what_they_wait_for(work, experiment, room.reason))
     more -= max(0, found.not_taught - TOLD_AT_ONCE)  # what is asked next shall follow from these results, too
+    if experiment.has_replicates and experiment.status in _REPEATING and more > 0:
+        more -= _start_replicates(work, experiment, more)
     if experiment.status == ExperimentStatus.RUNNING and more > 0:
         _ask(work, experiment, more)
 
@@ -127,17 +136,19 @@ def _make_attempts(work: ClusterWork, trials: Sequence[Trial]) -> NewAttempts:
 
 
 def _ask(work: ClusterWork, experiment: Experiment, free: int) -> None:
-    count = min(free, MOST_AT_ONCE)
+    # without a race all replicates of a proposal follow its first one
+    count = min(free if is_raced(experiment) else -(-free // replicates_of_each(experiment)), MOST_AT_ONCE)
     if experiment.max_trial_number is not None:
         count = min(count, experiment.max_trial_number - experiment.next_sequence_id)
     if count <= 0:
         return
     work.tuners.ask(experiment, experiment.next_ask, count,
-                    lambda parameters, exhausted: _make_trials(work, experiment, parameters, exhausted))
+                    lambda parameters, exhausted: _make_trials(work, experiment, count, parameters, exhausted))
 
 
-def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dict[str, Any]], exhausted: bool) -> None:
-    """The tuner answered: its parameter sets become trials, as many as there is still room for.
+def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, parameters: list[dict[str, Any]],
+                 exhausted: bool) -> None:
+    """The tuner, ``asked`` for so many, answered: its parameter sets become trials, as many as there is room for.
 
     ``experiment``: as the round that asked had it; what can have changed since is read again.
     """
@@ -155,24 +166,35 @@ def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dic
             if room < len(parameters):
                 parameters = parameters[:room]
                 work.tuners.forget(experiment.pk)
-        may_start = room_now(experiment, len(parameters))
+        broken = [first_broken(read_constraints(experiment.constraints), value) for value in parameters]
+        allowed = broken.count(None)
+        may_start = _room_beside_replicates(experiment, allowed) if experiment.has_replicates else \
+            room_now(experiment, allowed)
+        starting = _places_that_start(broken, may_start.count)
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
-        trials = insert(
+        trials = insert(with_proposals(experiment, [
             Trial(experiment=experiment, sequence_id=first_sequence + index, ask_number=first_ask + index,
-                  created_at=now, revision=revision, **said("" if index < may_start.count else may_start.reason))
-            for index in range(len(parameters)))
+                  created_at=now, revision=revision, feasible=False if experiment.outcome_constraints else None,
+                  **said("" if index in starting else may_start.reason))
+            for index in range(len(parameters))], raced=is_raced(experiment),
+            forbidden={index for index, constraint in enumerate(broken) if constraint is not None}))
         stored = insert(
             TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=value)
             for trial, value in zip(trials, parameters, strict=True))
         insert(TrialEvent(trial=trial, at=now, kind="created") for trial in trials)
-        append_events(experiment, [{"event": "ask", "number": first_ask + index, "parameters": value}
+        append_events(experiment, [{"event": "ask", "number": first_ask + index, "parameters": value,
+                                    **({"asked": asked} if index == 0 and experiment.has_own_tuner else {})}
                                    for index, value in enumerate(parameters)], now)
         _count_on(experiment, len(parameters))
-        attempts = _make_attempts(work, trials[:may_start.count])
+        attempts = _make_attempts(work, [trials[index] for index in starting])
+        for trial, constraint in zip(trials, broken, strict=True):
+            if constraint is not None:
+                end_unsubmitted([trial.pk], TrialJobStatus.FAILED, now, revision=revision, message=Reason(
+                    "constraint_broken", constraint=constraint.text, by="tuner"))
         if exhausted:
             move_experiment(experiment, ExperimentStatus.TUNER_NO_MORE_TRIAL, now,
-                            message=or_no_trial(experiment, Reason("tuner_exhausted")))
-    _note_started(work, experiment, min(may_start.count, len(trials)))
+                            message=or_no_trial(experiment, _exhausted(experiment)))
+    _note_started(work, experiment, len(starting))
     work.tuners.recorded(experiment.pk, len(trials))
     if trials:
         logger.info("the tuner proposed %s", trials_in_words([trial.sequence_id for trial in trials]))
@@ -180,13 +202,61 @@ def _make_trials(work: ClusterWork, experiment: Experiment, parameters: list[dic
         logger.info("the tuner has no further parameters to try")
     attempts.hand_over(work, {row.trial_id: row for row in stored})
     at_limit = first_sequence + len(trials) == experiment.max_trial_number
-    if exhausted or at_limit or len(trials) >= MOST_AT_ONCE:
+    if refused := [trial.sequence_id for trial, one in zip(trials, broken, strict=True) if one is not None]:
+        logger.warning("%s not run: the tuner proposed parameters that break a constraint", trials_in_words(refused))
+    if exhausted or at_limit or refused or len(trials) >= MOST_AT_ONCE or experiment.has_replicates:
         doorbell.ring(experiment.pk)  # slots may still be free, or the experiment is at its limit
+
+
+def _places_that_start(broken: Sequence[Constraint | None], most: int) -> list[int]:
+    """Places of the first so many parameter sets that no constraint forbids."""
+    return [place for place, constraint in enumerate(broken) if constraint is None][:most]
+
+
+def _exhausted(experiment: Experiment) -> Reason:
+    return Reason("tuner_exhausted", constraints=list(experiment.constraints)) if experiment.constraints else \
+        Reason("tuner_exhausted")
+
+
+# --- replicates ------------------------------------------------------------------------------
+
+
+def _start_replicates(work: ClusterWork, experiment: Experiment, most: int) -> int:
+    """Further replicates come before new proposals; how many were made."""
+    most = min(most, MOST_AT_ONCE)
+    if not replicates_to_start(experiment):
+        return 0
+    with work.lease.transaction():
+        revision = next_revision(experiment.pk, needs_round=False)
+        _read_again(experiment)
+        if experiment.status not in _REPEATING or experiment.target != ExperimentTarget.RUN:
+            return 0
+        if experiment.max_trial_number is not None:
+            most = min(most, experiment.max_trial_number - experiment.next_sequence_id)
+        if most <= 0:
+            return 0
+        may_start = room_now(experiment, most)
+        trials, parameters = make_replicates(experiment, most, may_start.count, may_start.reason, work.now(), revision)
+        attempts = _make_attempts(work, trials[:may_start.count])
+    _note_started(work, experiment, min(may_start.count, len(trials)))
+    if trials:
+        logger.info("further replicates are run as %s", trials_in_words([trial.sequence_id for trial in trials]))
+        attempts.hand_over(work, parameters)
+        doorbell.ring(experiment.pk)  # slots may still be free, or the experiment is at its limit
+    return len(trials)
+
+
+def _room_beside_replicates(experiment: Experiment, wanted: int) -> Room:
+    """Room for new trials. The slots that the tuner was asked for may have gone to replicates since."""
+    under_way = Attempt.objects.under_way().filter(trial__experiment=experiment).count()
+    free = max(0, experiment.trial_concurrency - under_way)
+    room = room_now(experiment, min(wanted, free))
+    return room if room.count < min(wanted, free) else Room(room.count, Reason("free_slot"))
 
 
 #: What a change of the experiment, or the trials made since, may have given another value.
 _MAY_HAVE_CHANGED = ("status", "target", "max_trial_number", "next_sequence_id", "next_ask", "max_trial_duration",
-                     "owner", "group")
+                     "trial_concurrency", "owner", "group")
 
 
 def _read_again(experiment: Experiment) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db.models import F
 
+from nniweb.experiments.launch.given_parameters import given_text
 from nniweb.experiments.launch.job_forms import first_parameters, form_without_token
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
@@ -29,7 +30,7 @@ from nniweb.worker.rounds.observe_trials import write_down
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, parameter_text
+from trainingservice.trial_job import HyperParameters, JobApplicationForm
 
 logger = ExperimentLogger(__name__)
 
@@ -147,7 +148,7 @@ def _hand_over(work: ClusterWork, experiment: Experiment, service: TrainingServi
         row = sets[attempt.trial_id, attempt.awaited_index]
         attempt.trial.experiment = experiment
         form = form_without_token(attempt, first.get(attempt.trial_id), type(service)).with_parameters(
-            HyperParameters(parameter_text(row.value, row.parameter_id, index=row.index), row.index))
+            HyperParameters(given_text(experiment, row), row.index))
         handed[attempt.pk] = HandedOver(row.index)
         _call(work, service, attempt, form, handed[attempt.pk])
 

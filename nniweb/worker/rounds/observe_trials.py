@@ -17,6 +17,7 @@ from nniweb.experiments.lifecycle.platform_times import began_at, duration, ende
 from nniweb.experiments.lifecycle.reason_columns import reason_of, said_by_platform
 from nniweb.experiments.lifecycle.transitions import (
     add_cause,
+    attempt_interrupted,
     attempt_requeued,
     attempt_started,
     attempt_suspended,
@@ -24,7 +25,7 @@ from nniweb.experiments.lifecycle.transitions import (
     move_trial,
     set_targets,
 )
-from nniweb.experiments.lifecycle.trial_end import completed, is_held, observation, observed_by_platform
+from nniweb.experiments.lifecycle.trial_end import UNTOLD, completed, is_held, observation, observed_by_platform
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -176,6 +177,7 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
     if detail.status is TrialJobStatus.UNKNOWN:
         return attempt.unseen_since is None or _says_what_is_not_known(trial, detail)
     return (_has_been_suspended(attempt, detail)
+            or _was_interrupted(attempt, detail)
             or trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
             or (_says_why_it_waits(attempt, detail) and trial.message != printable(detail.message))
             or attempt.unseen_since is not None
@@ -187,6 +189,11 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
 def _has_been_suspended(attempt: Attempt, detail: TrialJobDetail) -> bool:
     """Whether a run has begun that is over now, though the job is not."""
     return detail.suspended and bool(attempt.journal_id)
+
+
+def _was_interrupted(attempt: Attempt, detail: TrialJobDetail) -> bool:
+    """Whether nothing runs now of a trial that is shown as running, and that the platform runs again."""
+    return detail.interrupted and bool(attempt.journal_id) and attempt.trial.status == TrialJobStatus.RUNNING
 
 
 def _says_why_it_waits(attempt: Attempt, detail: TrialJobDetail) -> bool:
@@ -256,6 +263,10 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
         now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile
             attempt_suspended(attempt, now, revision=revision, message=detail.message)
+    elif _was_interrupted(attempt, detail):
+        now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
+        if now_said is not None and now_said.interrupted:  # else its next run may have begun meanwhile
+            attempt_interrupted(attempt, now, revision=revision, message=detail.message)
     elif attempt.trial.status == TrialJobStatus.RUNNING and not attempt.journal_id:
         attempt_requeued(attempt, now, revision=revision,
                          message=detail.message or Reason("requeued"))
@@ -273,7 +284,7 @@ def _note_end(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revis
         observed["reason"] = contract.EXITED  # of its command: its service ran that itself
     if is_held(attempt):
         attempt.observed_end = completed(attempt.observed_end or {}, observed)
-        _end_as_observed(work, attempt, revision)
+        _end_as_observed(work, attempt, revision, is_told=True)
         return
     Attempt.objects.filter(pk=attempt.pk, observed_end__isnull=True).update(
         observed_end=observed, observed_end_at=work.now())
@@ -337,17 +348,28 @@ def _finish_drains(work: ClusterWork) -> None:
     # an end that was seen and could not be written is none: it is seen again
     for attempt in Attempt.objects.filter(pk__in=over, observed_end__isnull=False).exclude(
             stage=Attempt.Stage.ENDED).select_related("trial"):
-        if attempt.heard_at != work.draining[attempt.pk].heard_at:  # its keeper still speaks: let it finish
+        if attempt.heard_at != work.draining[attempt.pk].heard_at or _goes_on(work, attempt):
+            # its keeper still speaks, or the next one will: let it finish
             work.draining[attempt.pk] = Drain(work.monotonic() + DRAIN_SECONDS, attempt.heard_at)
             over.remove(attempt.pk)
             continue
         with work.lease.transaction():
-            _end_as_observed(work, attempt, next_revision(attempt.trial.experiment_id))
+            _end_as_observed(work, attempt, next_revision(attempt.trial.experiment_id), is_told=is_held(attempt))
     for pk in over:
         work.draining.pop(pk, None)
 
 
-def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None:
+def _goes_on(work: ClusterWork, attempt: Attempt) -> bool:
+    """Whether a keeper was stopped by a platform that still has its job, and runs it again."""
+    service = work.service
+    if service is None or not service.continues_jobs or not is_held(attempt):
+        return False
+    detail = _detail(work, service, attempt.job_name)
+    return detail is not None and not detail.status.is_end
+
+
+def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int, *, is_told: bool = False) -> None:
+    """``is_told``: its keeper told the end, too, so that all of its output is here."""
     observed, now = attempt.observed_end or {}, work.now()
     end = observed_by_platform(observed, attempt.trial.target, reason_of(attempt.trial))
     at = ended_at(observed, attempt, now)
@@ -357,7 +379,8 @@ def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int) -> None
         began = at - timedelta(seconds=end.duration)
         update(Attempt, "id = %s", [attempt.pk], started_at=IfNone(began))
         update(Trial, "id = %s", [attempt.trial_id], started_at=IfNone(began))
-    end_attempt(attempt, end, at, revision=revision)
+    if end_attempt(attempt, end, at, revision=revision) and work.keepers_report and not is_told:
+        Attempt.objects.filter(pk=attempt.pk).update(observed_end={**observed, UNTOLD: True})
 
 
 def _show_silence(work: ClusterWork) -> None:
@@ -384,7 +407,7 @@ def _enforce_time_limits(work: ClusterWork) -> None:
     """
     running = list(Trial.objects.unfinished().filter(
         experiment__cluster=work.cluster_pk, experiment__max_trial_duration__isnull=False, target=TrialTarget.RUN,
-        started_at__isnull=False).select_related("experiment"))
+        started_at__isnull=False).exclude(status=TrialJobStatus.WAITING.value).select_related("experiment"))
     now = work.monotonic()
     grace = TIME_LIMIT_GRACE if work.keepers_report else 0.0
     work.seen_running = {trial.pk: work.seen_running.get(trial.pk, now) for trial in running}

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
 from nniweb.database.outage_logs import takes_nothing
 from nniweb.experiments.clusters.lease import Lease, LeaseLost
@@ -34,7 +34,6 @@ from nniweb.worker.coalescing_event import CoalescingEvent
 from nniweb.worker.rounds import (
     carry_out_stops,
     cluster_health,
-    delete_experiments,
     fill_slots,
     hand_parameters,
     observe_trials,
@@ -45,6 +44,8 @@ from nniweb.worker.rounds import (
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fetch_code import code_is_there
+from nniweb.worker.rounds.removal import delete_experiments, ended_jobs
+from nniweb.worker.rounds.repeated_failures import RepeatedFailures
 from nniweb.worker.rounds.round_experiments import RoundExperiments
 from nniweb.worker.rounds.work_counts import WorkCounts, work_counts_of
 from trainingservice.base import TrainingService
@@ -72,7 +73,9 @@ class ClusterRunner:
         self._is_idle = False
         metrics = MetricInbox(cluster.name, lease)
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring, metrics.listen)
-        tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early)
+        self._failures = RepeatedFailures(self._fail_experiment)
+        tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early,
+                               self._failures.guard)
         self.work = ClusterWork(cluster.pk, lease, host, metrics, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
@@ -147,7 +150,7 @@ class ClusterRunner:
             return True
         except LeaseLost:
             raise
-        except DatabaseError as error:
+        except (DatabaseError, InterfaceError) as error:
             if takes_nothing(error):
                 database_health.note_refused(error)
             logger.warning("cluster %s: the round is postponed; the database's error: %s", self._name, error)
@@ -202,26 +205,28 @@ class ClusterRunner:
                 doorbell.ring(pk)  # of what it was rung for nothing may have been done
             raise
         if is_full:
+            # one that has ended stays as long as it has trials that end: they bring a round each time that they report
+            here = {experiment.pk for experiment in experiments}
+            work.logged_status = {pk: status for pk, status in work.logged_status.items() if pk in here}
             cluster_health.show(work)
             unheard_keepers.remark_on_unheard_keepers(work)
             delete_experiments.delete_some(work)
+            ended_jobs.remove_some(work)
 
     def _steps(self, experiment: Experiment, found: WorkCounts) -> None:
-        """The steps of one experiment; what goes wrong in them harms no other experiment."""
-        try:
-            with log_ids(experiment=experiment.public_id):
-                teach_tuner.teach_tuner(self.work, experiment, found)
-                carry_out_stops.carry_out_stops(self.work, experiment, found)
-                refresh_trials.refresh_trials(self.work, experiment, found)
-                if code_is_there(self.work, experiment):
-                    fill_slots.fill_slots(self.work, experiment, found)
-                if experiment.multi_phase:
-                    hand_parameters.hand_parameters(self.work, experiment)
-                self._log_status(experiment)
-        except (LeaseLost, DatabaseError):
-            raise
-        except Exception:
-            logger.exception("experiment %s: a round failed; the next one tries again", experiment.public_id)
+        """The steps of one experiment."""
+        with log_ids(experiment=experiment.public_id):
+            self._failures.guard(experiment, "steps", lambda: self._carry_out(experiment, found))
+
+    def _carry_out(self, experiment: Experiment, found: WorkCounts) -> None:
+        teach_tuner.teach_tuner(self.work, experiment, found)
+        carry_out_stops.carry_out_stops(self.work, experiment, found)
+        refresh_trials.refresh_trials(self.work, experiment, found)
+        if code_is_there(self.work, experiment):
+            fill_slots.fill_slots(self.work, experiment, found)
+        if experiment.multi_phase:
+            hand_parameters.hand_parameters(self.work, experiment)
+        self._log_status(experiment)
 
     def _log_status(self, experiment: Experiment) -> None:
         """Say what it is now where that changed, by this round or by somebody who steers it."""
@@ -232,7 +237,6 @@ class ClusterRunner:
                     experiment.status, f": {experiment.message}" if experiment.message else "")
         self.work.logged_status[experiment.pk] = experiment.status
         if experiment.is_finished:
-            del self.work.logged_status[experiment.pk]
             self.work.handed_over.pop(experiment.pk, None)
 
     def _fail_experiment(self, experiment: Experiment, message: str) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nniweb.experiments.lifecycle.transitions import move_experiment, set_targets
 from nniweb.experiments.lifecycle.tuner_events import append_events, intermediate_report, number_of_set
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.notifications import outbox
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.replicates.ends import take_ends
+from nniweb.experiments.results.feasibility import Judgements, judged, note_feasibility, violation_of
 from nniweb.experiments.results.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
@@ -35,7 +39,8 @@ CHUNK = 500
 ASSESSED = "Stopped by the assessor, because its results are worse than those of earlier trials."
 ADVISED = "Stopped by the experiment's custom advisor."
 # by hand: each trial asks
-_TAUGHT_OF = ("id", "public_id", "sequence_id", "ask_number", "status", "message", "final_number", "final_value")
+_TAUGHT_OF = ("id", "public_id", "sequence_id", "ask_number", "status", "message", "reason", "final_number",
+              "final_value", "feasible", "proposal")
 _NOT_TAUGHT = ("WHERE experiment_id = %s AND NOT taught"
                f" AND status NOT IN ({UNFINISHED_TRIALS})"
                f" ORDER BY ended_at, id LIMIT {CHUNK}")
@@ -67,27 +72,37 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     keys = [trial.pk for trial in trials]
     theirs = places(keys)
     results = results_of(experiment, trials)
+    judgements: Judgements = {}
+    events: list[dict[str, Any]] = []
     if experiment.multi_phase:
         events = ends_of_sets(experiment, trials, results)
-    else:
-        texts = {pk: text for pk, (_, text) in last_intermediates(experiment, trials).items()} \
-            if experiment.has_own_tuner and experiment.tuner.get(INCLUDES_INTERMEDIATES) else {}
+    elif not experiment.has_replicates:
+        texts = {trial.pk: trial.final_value for trial in trials}
+        if experiment.tuner.get(INCLUDES_INTERMEDIATES) \
+                and (experiment.has_own_tuner or experiment.outcome_constraints):
+            texts |= {pk: text for pk, (_, text) in last_intermediates(experiment, trials).items()}
+        judgements = judged(experiment, texts)
         parameters = {row.trial_id: row.value for row in select(
             TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
-        events = [end_of_trial(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk],
-                               texts.get(trial.pk, trial.final_value))
+        events = [end_of_trial(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk], texts[trial.pk],
+                               violation_of(judgements.get(trial.pk, ())))
                   for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
         taught = update(Trial, f"NOT taught AND id IN {theirs}", keys, taught=True)
+        if taught and experiment.has_replicates:
+            events = take_ends(experiment, trials, results, revision, work.now())
         if taught and events:
             append_events(experiment, events, work.now())
         if taught:
-            take_into_front(experiment, trials, results, revision)
             say_what_is_missing(experiment, trials, results, revision)
+            for trial in note_feasibility(trials, judgements, revision):
+                outbox.trial_has_result(trial.pk, work.now())
+            take_into_front(experiment, trials, results, revision)
             _count_failures(work, experiment, trials)
     if taught:
-        _log_ends(trials, results)
+        _log_ends(experiment, trials, results)
+        _log_proposals(events if experiment.has_replicates else ())
         work.tuners.tell(experiment, events)
     if experiment.assessor is not None:
         for trial in trials:
@@ -96,12 +111,20 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         work.tuners.finish(experiment.pk)  # it is rebuilt from the events if the experiment is resumed
 
 
-def _log_ends(trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]) -> None:
+def _log_proposals(events: Sequence[Mapping[str, Any]]) -> None:
+    for event in events:
+        logger.info("proposal %s has ended: %s; the tuner gets %s", event["number"], event["status"],
+                    "no value" if event["value"] is None else
+                    f"{event['value']:g}, the mean of {event['replicates']}")
+
+
+def _log_ends(experiment: Experiment, trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]) -> None:
+    gets = "its proposal" if experiment.has_replicates else "the tuner"
     for trial in trials:
         told = [f"{value:g}" for value in results[trial.pk] if value is not None]
         logger.log(logging.WARNING if trial.status == TrialJobStatus.FAILED else logging.INFO,
                    "trial %d ended: %s%s%s", trial.sequence_id, trial.status,
-                   f"; the tuner gets {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
+                   f"; {gets} gets {', '.join(told)}" if len(told) == len(results[trial.pk]) else "",
                    f". {trial.message}" if trial.message else "", extra={"trial": trial.public_id})
 
 

@@ -11,6 +11,8 @@ from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.results.feasibility import feasible_first, with_main_number
+from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
@@ -31,15 +33,23 @@ _NOT_TOLD = (f"WHERE NOT taught AND final_value IS NOT NULL AND trial_id IN (SEL
 
 
 def end_of_trial(experiment: Experiment, trial: Trial, parameters: dict[str, Any], values: Sequence[float | None],
-                 reported: str | None) -> dict[str, Any]:
+                 reported: str | None, violation: float = 0.0) -> dict[str, Any]:
     """The event of one end. An algorithm of the user's own is told more, and of trials that people submitted, too.
 
-    ``reported``: the text of its result, None where there is none.
+    ``reported``: the text of its result, None where there is none. ``violation``: how far that is from satisfying the
+    constraints on outcomes. An algorithm of the user's own knows no constraints: it is told a worse number instead.
     """
+    if violation and experiment.has_own_tuner and values[0] is not None:
+        stand_in = feasible_first(experiment, values[0])
+        if stand_in != values[0]:
+            reported = with_main_number(reported, main_metric(experiment.objectives), stand_in)
+            values = [stand_in, *values[1:]]
     event: dict[str, Any] = {"event": "tell", "number": trial.ask_number, "parameters": parameters, "value": values[0],
              "status": trial.status}
     if experiment.has_several_objectives:
         event["values"] = None if None in values else list(values)
+    if violation and values[0] is not None:
+        event["violation"] = violation
     if experiment.has_own_tuner:
         event |= {"trial": trial.public_id, "result": _storable(reported) if trial.status in RESULTS else None}
         if trial.ask_number is None:

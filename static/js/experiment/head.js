@@ -12,7 +12,7 @@ import { rest, RestError } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { digits, duration } from "../lib/formats.js";
+import { best, duration } from "../lib/formats.js";
 import { startShareDialog } from "./dialogs/share_dialog.js";
 import { startSpaceDialog } from "./dialogs/space_dialog.js";
 import { startTunerDialog } from "./dialogs/tuner_dialog.js";
@@ -48,7 +48,7 @@ function show(now) {
   const write = (/** @type {string} */ name, /** @type {string} */ text) => cells(name).forEach((cell) => showText(cell, text));
   cells("status").forEach((cell) => showStatus(cell, now.status));
   write("message", now.message);
-  write("best", digits(progress.best_value));
+  write("best", best(progress));
   if (progress.best_trial_id) {
     cells("best").forEach((link) => link.setAttribute("href", `/trials/${progress.best_trial_id}/`));
     write("best_trial", `trial ${progress.best_sequence_id}`);

@@ -6,7 +6,7 @@ import { jobsOf, showMessage } from "../ui/named_trials.js";
 import { rest } from "../lib/rest.js";
 import { showParameterSets } from "../ui/parameter_sets.js";
 import { isEnd, showStatus, showText } from "../ui/status.js";
-import { digits, duration, parameter, parameterAt } from "../lib/formats.js";
+import { digits, duration, mean, parameter, parameterAt } from "../lib/formats.js";
 import { moment } from "../ui/times.js";
 
 /** @returns {HTMLTableRowElement} */
@@ -34,6 +34,8 @@ export function fillRow(row, trial) {
     row.querySelector("[data-choose]")?.setAttribute("aria-label", `Choose trial ${trial.sequence_id}`);
     showMoment(cell("created"), trial.created_at);
     showText(cell("source"), trial.source);
+    showText(cell("replicate"), String(trial.proposal?.replicate ?? ""));
+    showText(cell("seed"), String(trial.proposal?.seed ?? ""));
     showText(cell("parameters"), Object.entries(trial.parameters ?? {}).map(([name, value]) => `${name} ${parameter(value)}`).join(", "));
   }
   fillCells(cell, trial);
@@ -67,6 +69,9 @@ export function fillMetrics(places, trial) {
 export function fillCells(cell, trial) {
   showStatus(cell("status"), trial.status);
   showText(cell("result"), digits(trial.final_number));
+  showText(cell("feasible"), trial.feasible === false ? "infeasible" : "");
+  showText(cell("mean"), mean(trial));
+  showText(cell("begun"), String(trial.proposal?.begun ?? ""));
   showText(cell("front"), trial.on_front ? "★ front" : "");
   showText(cell("latest"), trial.intermediate_count ? digits(trial.latest_number) : "");
   showText(cell("duration"), duration(trial.duration));

@@ -23,6 +23,35 @@ export function digits(value) {
 }
 
 /**
+ * Of a proposal's first trial the mean, its standard error and of how many values it is; "" for all others.
+ * @param {any} trial
+ */
+export function mean(trial) {
+  const { proposal } = trial;
+  return proposal?.first === trial.sequence_id ? meanWithError(proposal.mean, proposal.standard_error, proposal.value_count) : "";
+}
+
+/**
+ * "0.91 ± 0.02 (3)"; "–" for no value.
+ * @param {number | null} value
+ * @param {number | null} error
+ * @param {number} count
+ */
+export function meanWithError(value, error, count) {
+  if (value === null) return "–";
+  return `${digits(value)}${error === null ? "" : ` ± ${digits(error)}`} (${count})`;
+}
+
+/**
+ * The best value of a progress; with replicates as `meanWithError`.
+ * @param {any} progress
+ */
+export function best(progress) {
+  if (progress.best_replicates === null) return digits(progress.best_value);
+  return meanWithError(progress.best_value, progress.best_standard_error, progress.best_replicates);
+}
+
+/**
  * Seconds as "3 min 5 s": the two greatest units.
  * @param {number | null | undefined} seconds
  */

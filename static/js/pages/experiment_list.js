@@ -8,7 +8,7 @@ import { refreshParts } from "../ui/refreshed_parts.js";
 import { drawSparkline } from "../charts/sparkline.js";
 import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { digits, duration } from "../lib/formats.js";
+import { best, duration } from "../lib/formats.js";
 import { moment } from "../ui/times.js";
 
 /** Shortest pause between two looks at the whole list, in milliseconds. */
@@ -92,11 +92,11 @@ function fill(row, experiment) {
   showText(cell(row, "trials"), `${progress.ended} / ${experiment.max_trial_number ?? "∞"}`);
   showBar(cell(row, "trials-bar"), experiment.max_trial_number ? progress.ended / experiment.max_trial_number : null);
   showTime(row);
-  const best = /** @type {HTMLAnchorElement} */ (cell(row, "best"));
-  showText(best, progress.front === null ? digits(progress.best_value) : `front of ${progress.front}`);
+  const link = /** @type {HTMLAnchorElement} */ (cell(row, "best"));
+  showText(link, progress.front === null ? best(progress) : `front of ${progress.front}`);
   if (progress.best_trial_id) {
-    best.href = `/trials/${progress.best_trial_id}/`;
-    best.title = String(progress.best_value);
+    link.href = `/trials/${progress.best_trial_id}/`;
+    link.title = String(progress.best_value);
   }
   cell(row, "started")?.replaceChildren(moment(experiment.started_at));
   cell(row, "changed")?.replaceChildren(moment(experiment.changed_at ?? experiment.created_at));

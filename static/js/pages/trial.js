@@ -17,7 +17,7 @@ import { refreshParts } from "../ui/refreshed_parts.js";
 import { startTensorBoard } from "../ui/tensorboard.js";
 import { isEnd, showStatus, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { digits, duration } from "../lib/formats.js";
+import { digits, duration, meanWithError } from "../lib/formats.js";
 import { moment } from "../ui/times.js";
 
 /** Readings come every ten seconds; after a longer break those in between are asked for. In milliseconds. */
@@ -38,7 +38,7 @@ let attempt = page.attempt;
 /** The address says which: a newer one does not take its place. */
 const pinned = new URLSearchParams(location.search).has("attempt");
 const chart = new MetricChart(/** @type {HTMLElement} */ (document.getElementById("metric-chart")), page.curve, page.left_out);
-const resources = new ResourceChart(page.readings, () => page.removed.readings || noReadings(run()));
+const resources = new ResourceChart(page.readings, () => page.missing.readings || noReadings(run()));
 const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".headline .tags")),
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
 const filesThere = document.getElementById("output-files");
@@ -83,6 +83,8 @@ function show(now) {
   if (now.started_at) cell("times")?.replaceChildren("started ", moment(now.started_at));
   showText(cell("machine"), now.machine || "–");
   showText(cell("gpus"), now.gpu_indices?.length ? `GPU ${now.gpu_indices.join(", ")}` : "no GPU");
+  const { proposal } = now;
+  if (proposal) showText(cell("mean"), meanWithError(proposal.mean, proposal.standard_error, proposal.value_count));
   showText(cell("exit_code"), now.exit_code === null ? "–" : String(now.exit_code));
   showText(cell("attempt"), now.attempt > 1 ? `attempt ${now.attempt}` : "");
   tags.show(now.tags);

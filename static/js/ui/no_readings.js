@@ -10,11 +10,11 @@ const EACH = 10;
 /** @param {Run} run */
 export function noReadings(run) {
   const gpus = run.gpu_indices?.length ? ` with GPU ${run.gpu_indices.join(", ")}` : "";
-  const where = `on ${run.machine || "a machine that is not known"}${gpus}`;
+  const where = run.machine ? ` on ${run.machine}${gpus}` : gpus;
   if (!run.started_at) return run.ended ? "It never ran on a machine." : "It does not run on a machine yet.";
-  if (!run.ended) return `It runs ${where}. The first reading comes about ${EACH} s after the start.`;
+  if (!run.ended) return `It runs${where}. The first reading comes about ${EACH} s after the start.`;
   const long = run.duration === null ? "" : ` for ${duration(run.duration)}`;
   return run.duration !== null && run.duration < 2 * EACH
-    ? `It ran ${where}${long}: too short for a reading, which is made each ${EACH} s.`
-    : `It ran ${where}${long}, and no reading of it has come.`;
+    ? `It ran${where}${long}: too short for a reading, which is made each ${EACH} s.`
+    : `It ran${where}${long}, and no reading of it has come.`;
 }

@@ -37,6 +37,28 @@ def fruit(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> di
     return ids
 
 
+def test_nothing_of_a_row_is_cut_off_on_a_small_screen(server: RunningServer, open_page: Any, fruit: dict[str, str]
+                                                       ) -> None:
+    page = open_page(server, "/", width=1280, height=720)
+    expect(row(page, "apple").get_by_role("button", name="Delete apple…")).to_be_visible()
+    # a cluster that is named by the machine of an experiment's own section
+    page.locator("#experiments td[data-label=Cluster]").evaluate_all(
+        "(cells) => { for (const cell of cells) cell.textContent = 'remote-machine-17.example.org'; }")
+    # a mean of replicates
+    page.locator("#experiments [data-cell=best]").evaluate_all(
+        "(cells) => { for (const cell of cells) cell.textContent = '-0.002162 ± 0.004214 (3)'; }")
+    shown, needed = page.locator("#experiments .table").evaluate("(table) => [table.clientWidth, table.scrollWidth]")
+    assert needed <= shown
+    # "admin" in one line
+    lines = page.locator("#experiments td[data-label=Owner]").first.evaluate(
+        """(cell) => {
+          const text = document.createRange();
+          text.selectNodeContents(cell);
+          return new Set([...text.getClientRects()].map((place) => place.bottom)).size;
+        }""")
+    assert lines == 1
+
+
 @pytest.mark.slow
 def test_filters_and_order_stand_in_the_address(server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
     page = open_page(server, "/?owner=admin")

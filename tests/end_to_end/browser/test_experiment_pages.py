@@ -90,6 +90,34 @@ def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: Runni
     expect(page.locator("#trials-table tbody tr")).to_have_count(2)
 
 
+def test_the_chart_tells_stopped_trials_from_running_and_failed_ones(server: RunningServer, open_page: Any,
+                                                                      tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, trialConcurrency=4, maxTrialNumber=4)
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
+    trials.tell(0, "metric 0.25")
+    expect(row(page, 0).locator("[data-cell=latest]")).to_have_text("0.25")
+    trials.tell(2, "fail no")
+    expect(row(page, 2).locator(".status")).to_have_text("FAILED")
+    for number in (0, 1):
+        row(page, number).get_by_role("button", name="Cancel").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel the trial").click()
+        expect(row(page, number).locator(".status")).to_have_text("USER_CANCELED")
+    trials.tell(3, "metric 0.5")
+    page.goto(f"/experiments/{trials.experiment}/")
+    wanted = {"no final result": [0], "no result": [1], "failed": [2], "running": [3], "result": []}
+
+    def is_shown(option: Any) -> bool:
+        shown = {one["name"]: [point[0] for point in one["data"]] for one in option["series"]}
+        return {name: shown.get(name) for name in wanted} == wanted
+
+    legend = wait_for_chart(page, "#result-chart", is_shown)["legend"][0]["data"]
+    assert legend == ["result", "running", "no final result", "best so far", "failed", "no result"]
+    trials.tell(3, "final 0.5", "end")
+    legend = wait_for_chart(page, "#result-chart", lambda option: not is_shown(option))["legend"][0]["data"]
+    assert legend == ["result", "no final result", "best so far", "failed", "no result"]
+    expect(page.locator("#result-chart canvas")).to_be_visible()
+
+
 def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningServer, open_page: Any,
                                                                tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)

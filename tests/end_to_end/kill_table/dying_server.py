@@ -40,6 +40,23 @@ MULTI_PHASE_POINTS = {
     "after a result of a parameter set was stored": (
         "nniweb.experiments.ingest.report_entries", "keep_results_of_sets", "after"),
 }
+#: The same of services without keepers, whose listener is told the metrics.
+LISTENER_POINTS = {
+    "when a service emits a metric": ("nniweb.worker.cluster_host.metric_inbox", "MetricInbox.listen", "before"),
+    "before metrics of a service are committed": ("nniweb.worker.cluster_host.metric_inbox", "store_heard", "after"),
+    "after metrics of a service were committed": (
+        "nniweb.worker.cluster_host.metric_inbox", "MetricInbox._store_group", "after"),
+    "before an end that a service saw is written": (
+        "nniweb.worker.rounds.observe_trials", "_end_as_observed", "before"),
+    "before an end that a service saw is committed": (
+        "nniweb.worker.rounds.observe_trials", "_end_as_observed", "after"),
+    "after a submission to a service": (
+        "tests.end_to_end.platforms.returning_service", "ReturningService.submit_trial_job", "after"),
+    "before a submission to a service": (
+        "tests.end_to_end.platforms.returning_service", "ReturningService.submit_trial_job", "before"),
+    "before the jobs of a service are taken over": (
+        "tests.end_to_end.platforms.returning_service", "ReturningService.resume_trial_jobs", "before"),
+}
 
 
 class Countdown:
@@ -71,7 +88,7 @@ def dying(function: Callable[..., Any], when: str, countdown: Countdown) -> Call
 
 @contextmanager
 def doomed(point: str, passes: int) -> Iterator[None]:
-    module, name, when = {**POINTS, **MULTI_PHASE_POINTS}[point]
+    module, name, when = {**POINTS, **MULTI_PHASE_POINTS, **LISTENER_POINTS}[point]
     holder: Any = importlib.import_module(module)
     *classes, last = name.split(".")
     for part in classes:

@@ -15,6 +15,7 @@ from typing import Any
 from tests.fakes import azureml_workspace
 from tests.fakes.azureml_workspace import AzureMlWorkspace
 from tests.fakes.dlts_dashboard import DltsDashboard
+from tests.fakes.kubernetes.adaptdl import ADAPTDL_KINDS, AdaptDlScheduler
 from tests.fakes.kubernetes.api import KubernetesApiDouble
 from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
@@ -132,6 +133,13 @@ def frameworkcontroller(folder: Path) -> Iterator[Place]:
 
 
 @contextmanager
+def adl(folder: Path) -> Iterator[Place]:
+    with KubernetesApiDouble(folder / "cluster", controllers=[AdaptDlScheduler()], kinds=ADAPTDL_KINDS) as cluster:
+        yield Place({"platform": "adl", "kubeconfig": str(cluster.kubeconfig), "nniManagerIp": "127.0.0.1",
+                     "dockerImage": "example/trial:1", "adaptive": True})
+
+
+@contextmanager
 def slurm(folder: Path) -> Iterator[Place]:
     """A real Slurm, where there can be one; reports go through the shared folder."""
     shared = folder / "shared"
@@ -158,6 +166,7 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "kubernetes": kubernetes,
     "kubeflow": kubeflow,
     "frameworkcontroller": frameworkcontroller,
+    "adl": adl,
     "openpai": openpai,
     "dlts": dlts,
     "azureml": azureml,

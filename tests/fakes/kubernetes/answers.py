@@ -19,6 +19,7 @@ from tests.fakes.kubernetes.validation import as_stored, metadata_causes, schema
 
 #: plural -> (group, version, kind)
 BUILT_IN = {"pods": ("", "v1", "Pod"), "secrets": ("", "v1", "Secret"), "configmaps": ("", "v1", "ConfigMap"),
+            "persistentvolumeclaims": ("", "v1", "PersistentVolumeClaim"),
             "jobs": ("batch", "v1", "Job"), "resourcequotas": ("", "v1", "ResourceQuota"),
             "events": ("", "v1", "Event")}
 _PATH = re.compile(r"(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<namespace>[^/]+)/"

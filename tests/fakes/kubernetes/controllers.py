@@ -143,7 +143,7 @@ class Controllers:
 
     def _dependants(self, owner: Object) -> list[tuple[str, Object]]:
         return [(plural, item) for plural, item in self.store.owned_by(owner["metadata"]["uid"])
-                if plural in ("pods", "secrets", "configmaps")]
+                if plural in ("pods", "secrets", "configmaps", "persistentvolumeclaims")]
 
     # --- the thread ------------------------------------------------------------------------
 
@@ -189,7 +189,8 @@ class Controllers:
 
     def _collect_garbage(self) -> None:
         # dependants first: an owner is there before anything names it
-        dependants = [(plural, item) for plural in ("configmaps", "secrets", "pods") for item in self.store.all(plural)
+        dependants = [(plural, item) for plural in ("configmaps", "persistentvolumeclaims", "secrets", "pods")
+                      for item in self.store.all(plural)
                       if item["metadata"].get("ownerReferences")]
         living = {item["metadata"]["uid"] for plural in (*self._controllers, "configmaps")
                   for item in self.store.all(plural)}

@@ -28,6 +28,7 @@ class Node:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
+        self.claimed_folder = folder.parent / "claimed"
         self.name = "node1"
         self.gpus = 0
         #: What it calls them.
@@ -229,11 +230,27 @@ class _Pod:
                 if kind == "azureFile" and self._store.get("secrets", self._namespace,
                                                            volume[kind]["secretName"]) is None:
                     return None
-                return self._node.storages.get((kind, name(volume[kind])))
+                known = self._node.storages.get((kind, name(volume[kind])))
+                if known is None and kind == "persistentVolumeClaim":
+                    return self._claimed(name(volume[kind]))
+                return known
         return folder  # an emptyDir
 
+    def _claimed(self, claim: str) -> Path | None:
+        """The volume that a provisioner makes for a claim, and that is gone with it; None where there is no claim."""
+        found = self._store.get("persistentvolumeclaims", self._namespace, claim)
+        if found is None:
+            return None
+        folder = self._node.claimed_folder / found["metadata"]["uid"]
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def _paths(self, container: Object, mounts: dict[str, Path]) -> dict[str, str]:
-        paths = {mount["mountPath"]: str(mounts[mount["name"]]) for mount in container.get("volumeMounts") or []}
+        paths = {}
+        for mount in container.get("volumeMounts") or []:
+            folder = mounts[mount["name"]] / mount.get("subPath", "")
+            folder.mkdir(parents=True, exist_ok=True)  # as the kubelet does
+            paths[mount["mountPath"]] = str(folder)
         paths[container.get("terminationMessagePath") or "/dev/termination-log"] = str(self._folder / "termination-log")
         paths |= {inside: str(here) for inside, here in self._node.image_files.items()}
         return dict(sorted(paths.items(), key=lambda pair: -len(pair[0])))

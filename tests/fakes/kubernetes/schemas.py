@@ -71,6 +71,15 @@ POD = _object(spec=POD_SPEC)
 SECRET = _object(type=TEXT, data=TEXTS, stringData=TEXTS, immutable=FLAG)
 CONFIG_MAP = _object(data=TEXTS, binaryData=TEXTS, immutable=FLAG)
 
+CLAIM = _object(spec=strict(("accessModes", "resources"), accessModes=many(
+    {"type": "string", "enum": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]}),
+    volumeMode={"type": "string", "enum": ["Filesystem", "Block"]}, storageClassName=TEXT,
+    resources=strict(requests=QUANTITIES)))
+#: The schema of AdaptDL's chart; its validator has the API check the template as a PodTemplate.
+ADAPTDLJOB = _object(spec=strict(
+    ("template",), maxReplicas={"type": "integer", "minimum": 1}, minReplicas=COUNT, preemptible=FLAG,
+    template=POD_TEMPLATE))
+
 _REPLICAS = strict(replicas={"type": "integer", "minimum": 1}, template=POD_TEMPLATE,
                    restartPolicy={"type": "string", "enum": ["Never", "OnFailure", "Always", "ExitCode"]})
 _SINGLE = {**_REPLICAS, "properties": {**_REPLICAS["properties"],
@@ -121,5 +130,6 @@ def _framework() -> Schema:
 
 #: plural -> schema. A custom resource's metadata is checked like that of all objects.
 SCHEMAS: dict[str, Schema] = {
-    "jobs": JOB, "pods": POD, "secrets": SECRET, "configmaps": CONFIG_MAP, "tfjobs": TFJOB, "pytorchjobs": PYTORCHJOB,
+    "jobs": JOB, "pods": POD, "secrets": SECRET, "configmaps": CONFIG_MAP,
+    "persistentvolumeclaims": CLAIM, "adaptdljobs": ADAPTDLJOB, "tfjobs": TFJOB, "pytorchjobs": PYTORCHJOB,
     "mpijobs": MPIJOB, "trainjobs": TRAINJOB, "frameworks": _framework()}

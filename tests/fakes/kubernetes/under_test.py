@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.kubernetes.api import KubernetesApiDouble
+from trainingservice.adl.config import AdlClusterSettings, AdlTrialOptions
+from trainingservice.adl.service import AdlTrainingService
 from trainingservice.frameworkcontroller.config import (
     FrameworkControllerClusterSettings,
     FrameworkControllerTrialOptions,
@@ -20,7 +22,8 @@ from trainingservice.kubernetes_base.config import RoleSettings
 from trainingservice.testing.bench import PlatformUnderTest
 
 #: What an experiment leaves may be one of these.
-PLURALS = ("jobs", "tfjobs", "pytorchjobs", "mpijobs", "trainjobs", "frameworks", "secrets", "configmaps", "pods")
+PLURALS = ("jobs", "tfjobs", "pytorchjobs", "mpijobs", "trainjobs", "frameworks", "adaptdljobs", "secrets",
+           "configmaps", "persistentvolumeclaims", "pods")
 
 
 class OnKubernetes(PlatformUnderTest):
@@ -74,3 +77,13 @@ class FrameworksUnderTest(OnKubernetes):
     def options(self):
         return FrameworkControllerTrialOptions(**self.roles or {
             "task_roles": (TaskRoleSettings(name="worker", docker_image=self.image),)})
+
+
+class AdlUnderTest(OnKubernetes):
+    """One replica, or as many as the scheduler gives."""
+
+    def new_service(self, context):
+        return AdlTrainingService(AdlClusterSettings(**self.settings()), context)
+
+    def options(self):
+        return AdlTrialOptions(**{"docker_image": self.image, "stop_grace_period": 0.0, **(self.roles or {})})

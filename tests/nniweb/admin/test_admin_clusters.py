@@ -76,9 +76,14 @@ def test_no_page_shows_a_secret(browser, cluster) -> None:
 
 
 def test_secrets_left_out_stay_and_new_ones_take_their_place(browser, cluster) -> None:
-    answer = browser.post(page_of(cluster), form(cluster, settings=json.dumps({**cluster.settings, "address": "here"})))
+    doors = [{"host": "back"}]
+    answer = browser.post(page_of(cluster), form(cluster, settings=json.dumps({**cluster.settings, "doors": doors})))
     assert answer.status_code == 302, errors_of(answer)
-    assert (Cluster.objects.get().settings["address"], token_of(cluster)) == ("here", "sesame")
+    assert (Cluster.objects.get().settings["doors"][0]["host"], token_of(cluster)) == ("back", "sesame")
+    elsewhere = json.dumps({**cluster.settings, "address": "here"})
+    answer = browser.post(page_of(cluster), form(cluster, settings=elsewhere))
+    assert "token: was given for another address" in errors_of(answer)["settings"][0]
+    assert token_of(cluster) == "sesame"
     browser.post(page_of(cluster), form(cluster, settings='{"address": "here", "token": "simsim"}'))
     assert token_of(cluster) == "simsim"
     assert "simsim" not in json.dumps(Cluster.objects.get().settings)
@@ -189,7 +194,7 @@ def test_rehearsing_shows_every_finding(browser, cluster) -> None:
     editing.change_settings(cluster, {"address": "there", "token": "wrong"})
     answer = browser.post("/admin/experiments/cluster/", act, follow=True)
     assert [message.level_tag for message in answer.context["messages"]] == ["error"]
-    editing.change_settings(cluster, {"address": "away"})
+    editing.change_settings(cluster, {"address": "away", "token": "wrong"})
     answer = browser.post("/admin/experiments/cluster/", act, follow=True)
     assert [message.level_tag for message in answer.context["messages"]] == ["warning"]
 

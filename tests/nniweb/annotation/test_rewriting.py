@@ -147,6 +147,47 @@ if yes():
     assert run(code, {"trial/yes/function_choice": "no()", "trial/x/choice": 2})[0]["x"] == 0
 
 
+def test_a_function_is_chosen_in_the_whole_statement_after_its_annotation() -> None:
+    code = '''
+from contextlib import nullcontext
+def f(x): return ("f", x)
+def g(x): return ("g", x)
+"""@nni.function_choice(f(1), g(1), name=f)"""
+with nullcontext(f(1)) as inner, f(1) and nullcontext():
+    found = [f(1), f(2)]
+    if inner is None:
+        pass
+    else:
+        other = f(1)
+"""@nni.function_choice(f(1), g(1), name=f)"""
+def later(default=f(1)):
+    return default, f(1)
+called, after = later(), f(1)
+'''
+    names = run(code, {"trial/f/function_choice": "g(1)"})[0]
+    assert (names["inner"], names["found"], names["other"]) == (("f", 1), [("g", 1), ("f", 2)], ("g", 1))
+    assert (names["called"], names["after"]) == ((("g", 1), ("g", 1)), ("f", 1))
+
+
+def test_a_statement_in_the_block_with_an_annotation_of_its_own_keeps_it() -> None:
+    code = '''
+def f(x): return ("f", x)
+def g(x): return ("g", x)
+"""@nni.function_choice(f(1), g(1), name=f)"""
+for _ in range(1):
+    first = f(1)
+    """@nni.function_choice(f(1), str(1), name=h)"""
+    second = f(1)
+    """@nni.variable(nni.choice(1, 2), name=third)"""
+    third = f(1)
+    """@nni.report_final_result(0)"""
+    fourth = nni.choice({1: f(1)}, name="x") if False else f(1)
+'''
+    names = run(code, {"trial/f/function_choice": "g(1)", "trial/h/function_choice": "str(1)",
+                       "trial/third/choice": 2})[0]
+    assert [names[name] for name in ("first", "second", "third", "fourth")] == [("g", 1), "1", 2, ("g", 1)]
+
+
 def test_one_parameter_stands_behind_the_same_annotation_in_two_places() -> None:
     code = "".join('"""@nni.variable(nni.choice(1, 2), name=x)"""\nx = 0\n' + f"found{place} = x\n" for place in (1, 2))
     assert len(carried_out(code).parameters.space) == 1

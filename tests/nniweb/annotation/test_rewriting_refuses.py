@@ -2,6 +2,7 @@
 
 import pytest
 
+from nniweb.annotation.rewriting import rewrite
 from tests.nniweb.annotation.annotated_code import problems
 
 VARIABLE = '"""@nni.variable(nni.choice(1, 2), name=x)"""\n'
@@ -43,6 +44,20 @@ REFUSED = {
     "x = nni.uniform(0, 1) + nni.uniform(2, 3)\n": (1, "occurs twice in this line without a name"),
     "x = nni.uniform(0, y)\n": (1, "has y where a number such as"),
     "print 'nni.choice'\n": (1, "this is not valid in Python 3."),
+    "print 'nni.choice' \n": (1, "Did you mean print(...)? Files with annotations must be valid in it."),
+    '"""@nni.report_final_result(print 1)"""\n': (1, "Did you mean print(...)?"),
+    **{f'"""@nni.report_{kind}_result({arguments})"""\n': (1, "needs exactly one argument, the result")
+       for kind in ("final", "intermediate") for arguments in ("", "1, 2", "result=1", "1, metric=2")},
+    '"""@nni.get_next_parameter(1)"""\n': (1, "takes no arguments. Write @nni.get_next_parameter()."),
+    **{f'"""@nni.variable({values}, name=(a, b))"""\n(a, b) = (1, 2)\n': (1, f"{words}cannot be assigned to (a, b)")
+       for values, words in (
+           ("nni.choice(1, 2)", "the option 1 "), ("nni.uniform(0, 1)", "draws one number, which "),
+           ("nni.choice((1, 2), (3, 4, 5))", "the option (3, 4, 5) "), ("nni.choice('ab', 'abc')", "the option 'abc' "),
+           ("nni.choice(f(), nni.uniform(0, 1))", "the option nni.uniform(0, 1) "),
+           ("nni.choice(lambda: 1, None)", "the option lambda: 1 "))},
+    '"""@nni.variable(nni.choice((1, 2), (1, (2, 3))), name=(a, (b, c)))"""\n(a, (b, c)) = (1, (2, 3))\n': (
+        1, "the option (1, 2) cannot be assigned to (a, (b, c))"),
+    '"""@nni.variable(nni.choice((), (1, 2)), name=(a, *b))"""\n(a, *b) = (1, 2)\n': (1, "the option () cannot be"),
     "x = 1\n  y = nni.choice({1: 1})\n": (2, "this is not valid in Python 3."),
     "# coding: nothing\nnni.choice({1: 1})\n": (1, "unknown encoding"),
     '"""@nni.get_next_parameter()"""\nfrom __future__ import annotations\n': (2, "does not give valid Python code"),
@@ -57,6 +72,17 @@ def test_it_is_refused_at_its_line(code: str) -> None:
     assert found
     assert found[0][0] == line
     assert words in found[0][1]
+    assert "?." not in found[0][1]
+
+
+@pytest.mark.parametrize("code", [
+    '"""@nni.variable(nni.choice((1, 2), f(), [*g()], \'ab\', x + y), name=(a, b))"""\n(a, b) = (1, 2)\n',
+    '"""@nni.variable(nni.choice((1, 2, 3), (1,)), name=(a, *b))"""\n(a, *b) = (1, 2)\n',
+    '"""@nni.variable(nni.choice((1, (2, 3)), (1, f())), name=(a, (b, c)))"""\n(a, (b, c)) = (1, (2, 3))\n',
+    '"""@nni.report_final_result(metric=1)"""\n', '"""@nni.report_final_result(*some)"""\n',
+    '"""@nni.report_final_result(**some)"""\n', '"""@nni.get_next_parameter()"""\n'])
+def test_what_may_fit_is_carried_out(code: str) -> None:
+    assert problems(code) == []
 
 
 def test_all_that_is_wrong_in_a_file_is_said_at_once() -> None:
@@ -71,3 +97,21 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 def test_code_that_is_nested_too_deeply_is_refused() -> None:
     assert problems("nni.choice({1: " + "(" * 500 + ")" * 500 + "})\n")
     assert problems('"""@nni.report_final_result(' + "-" * 20_000 + '1)"""\n')
+
+
+@pytest.mark.parametrize("encoding", ["unicode_escape", "raw_unicode_escape", "rot13", "zlib_codec", "utf_7", "hex",
+                                      "punycode", "idna"])
+def test_an_encoding_that_does_not_keep_the_file_is_named(encoding: str) -> None:
+    source = f'# -*- coding: {encoding} -*-\n{VARIABLE}x = "\\n+AAo-\\u0041"\n'.encode()
+    (problem,) = rewrite(source, "m").problems
+    assert encoding.replace("_", "") in problem.message.replace("_", "").replace("-", "")
+    assert "encoding" in problem.message
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "shift_jis", "gbk", "koi8-r"])
+def test_encodings_of_files_are_kept(encoding: str) -> None:
+    source = f"# -*- coding: {encoding.removesuffix('-sig')} -*-\r\n{VARIABLE}x = 1\n".encode(encoding)
+    found = rewrite(source, "m")
+    assert not found.problems
+    assert found.source is not None
+    assert found.source.startswith(source[:20])

@@ -158,6 +158,10 @@ def test_the_commands_show_what_the_server_has(client: Client, token: str, tmp_p
     assert output("trials", "abc", "--filter", "final_value < 0.3").splitlines()[1].split()[0] == "1"
     assert output("metrics", "abc").splitlines()[2].split()[-2:] == ["final", "0.5"]
     assert "DONE  2/10 ended" in output("follow", "abc")
+    file = tmp_path / "results.json"
+    file.write_text('[{"parameter": {"x": 0.5}, "value": 1}]')
+    assert output("import", "abc", "-f", file) == ("1 result was imported for the tuner of mice. It gets it when the "
+                                                   "experiment is resumed.\n")
     assert output("delete", "abc", "--yes") == "mice (abc123abc123) was deleted.\n"
 
 

@@ -65,6 +65,13 @@ def test_the_old_form_is_understood_too(folder: Path) -> None:
     assert held == ["model.py", "space.json"]
 
 
+@pytest.mark.parametrize("text", [
+    "trainingServicePlatform: adl\nsearchSpacePath: space.json\ntrial:\n  codeDir: /code/of/the/image\n",
+    "searchSpaceFile: space.json\ntrainingService:\n  platform: adl\n  codeDirectoryInImage: /code/of/the/image\n"])
+def test_code_of_the_image_is_not_sent(folder: Path, text: str) -> None:
+    assert names(text, folder) == (text, ["space.json"])
+
+
 def test_a_search_space_that_nniignore_names_is_sent_all_the_same(folder: Path) -> None:
     (folder / ".nniignore").write_text("*.json\n*.bin\n")
     sent, held = names("searchSpaceFile: space.json\n", folder)

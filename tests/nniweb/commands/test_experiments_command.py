@@ -61,7 +61,7 @@ def test_show_tells_the_best_trial_and_what_is_wrong(experiment) -> None:
 def test_results_are_imported_from_a_file(experiment, tmp_path) -> None:
     file = tmp_path / "results.json"
     file.write_text('[{"parameter": {"x": 0.5}, "value": "0.25", "trialJobId": "aBcDe"}]')
-    assert "1 results were imported" in run("import", "abc", "--filename", file)
+    assert run("import", "abc", "--filename", file) == "1 result was imported for the tuner of mice (abc123abc123).\n"
     event = TunerEvent.objects.get(experiment=experiment).data
     assert (event["number"], event["parameters"], event["value"]) == (None, {"x": 0.5}, 0.25)
     for text, words in (("[{]", "is not JSON"), ('[{"value": 1}]', "results[0].parameter: Must be an object"),
@@ -72,6 +72,18 @@ def test_results_are_imported_from_a_file(experiment, tmp_path) -> None:
     with pytest.raises(CommandError, match="cannot be read"):
         run("import", "abc", "-f", tmp_path / "nowhere.json")
     assert TunerEvent.objects.count() == 1
+    file.write_text('[{"parameter": {"x": 0.5}, "value": 1}, {"parameter": {"x": 1}, "value": 1}]')
+    Experiment.objects.filter(pk=experiment.pk).update(status="DONE")
+    assert run("import", "abc", "-f", file) == ("2 results were imported for the tuner of mice (abc123abc123). It gets "
+                                                "them when the experiment is resumed.\n")
+
+
+def test_an_imported_one_is_found_by_the_id_that_it_had_with_nni(experiment, make_experiment) -> None:
+    make_experiment(public_id="xyz000000000", foreign_id="abc123ab", name="rats")
+    assert "rats (xyz000000000)" in run("show", "abc123ab"), "the whole id comes before the beginning of another"
+    assert "mice (abc123abc123)" in run("show", "abc123abc")
+    with pytest.raises(CommandError, match="Several ids"):
+        run("show", "abc1")
 
 
 def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment) -> None:
@@ -129,8 +141,18 @@ def test_an_export_of_many_trials_needs_few_queries(make_experiment, django_asse
     trials = Trial.objects.bulk_create(Trial(experiment=experiment, sequence_id=n, created_at=timezone.now())
                                        for n in range(1200))
     TrialParameters.objects.bulk_create(TrialParameters(trial=trial, value={"x": 1}) for trial in trials)
-    with django_assert_max_num_queries(18):
+    with django_assert_max_num_queries(19):
         assert len(json.loads(run("export", "many"))["trials"]) == 1200
+
+
+def test_that_there_is_nothing_to_stop_is_said(experiment) -> None:
+    Trial.objects.filter(status="WAITING").update(status="SUCCEEDED")
+    for status in ("DONE", "STOPPED", "ERROR"):
+        Experiment.objects.filter(pk=experiment.pk).update(status=status)
+        assert run("stop", "abc") == f"mice (abc123abc123) is {status} already. There was nothing to stop.\n"
+        assert Experiment.objects.get(pk=experiment.pk).status == status
+    Experiment.objects.filter(pk=experiment.pk).update(status="RUNNING")
+    assert run("stop", "abc").startswith("mice (abc123abc123) is being stopped.")
 
 
 def test_failed_trials_are_run_again(experiment) -> None:
@@ -141,11 +163,13 @@ def test_failed_trials_are_run_again(experiment) -> None:
 
 def test_one_that_is_done_goes_on_with_a_higher_limit(experiment) -> None:
     experiment.max_trial_number = experiment.next_sequence_id = 3
+    experiment.config = {"maxTrialNumber": 3, "maxExperimentDuration": "60m", "trialConcurrency": 2}
     experiment.status = "DONE"
     experiment.save()
-    with pytest.raises(CommandError, match="All 3 trials that maxTrialNumber allows were submitted"):
+    assert json.loads(run("export", "abc"))["experiment"]["config"] == experiment.config
+    with pytest.raises(CommandError, match="All 3 trials that maxTrialNumber allows were created"):
         run("resume", "abc")
-    with pytest.raises(CommandError, match="All 2 trials that maxTrialNumber allows were submitted"):
+    with pytest.raises(CommandError, match="All 2 trials that maxTrialNumber allows were created"):
         run("resume", "abc", "--max-trial-number", "2")
     with pytest.raises(CommandError, match="--max-duration: "):
         run("resume", "abc", "--max-duration", "soon")
@@ -153,6 +177,9 @@ def test_one_that_is_done_goes_on_with_a_higher_limit(experiment) -> None:
     assert (experiment.status, experiment.max_trial_number) == ("DONE", 3)
     said = run("resume", "abc", "--max-trial-number", "9", "--max-duration", "2h")
     assert said == "mice (abc123abc123) is being resumed.\n"
+    now = {"maxTrialNumber": 9, "maxExperimentDuration": "2h", "trialConcurrency": 2}
+    assert json.loads(run("export", "abc"))["experiment"]["config"] == now
+    assert json.loads(run("show", "abc", "--json"))["config"] == now
     experiment.refresh_from_db()
     assert (experiment.status, experiment.max_trial_number, experiment.max_duration) == ("RUNNING", 9, 7200)
     assert "maxTrialNumber" in run("changes", "abc")

@@ -215,6 +215,8 @@ def test_a_wrong_value_has_its_line_and_column(errors_of: Callable, v2: dict) ->
     ({"className": "Tuner", "codeDirectory": "code"}, "tuner.className", "such as my_tuner.MyTuner"),
     ({"className": "mine.Tuner; x", "codeDirectory": "code"}, "tuner.className", "such as my_tuner.MyTuner"),
     ({"codeDirectory": "code"}, "tuner.className", "is required"),
+    ({"name": "TPE", "codeDirectory": "code"}, "tuner.name", "cannot be given together with tuner.codeDirectory"),
+    ({"name": "TPE", "className": "mine.Tuner"}, "tuner.name", "cannot be given together with tuner.className"),
     ({"className": "mine.Tuner", "name": "TPE"}, "tuner.name", "cannot be given together"),
 ])  # fmt: skip
 def test_a_wrong_algorithm_of_ones_own_is_named(v2: dict, errors_of: Callable, own: dict, field: str, words: str

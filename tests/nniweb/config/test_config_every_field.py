@@ -69,13 +69,14 @@ def rows() -> list[Row]:
 
 
 def of_a_wrong_type(annotation: Any) -> Any:
-    """A value that no member of the annotation takes: a group for scalars, a number for groups."""
+    """A value that no member of the annotation takes: a group for scalars, a number for groups, a text for both."""
+    takes_number = int in leaves(annotation)
     for leaf in leaves(annotation):
         kind = get_origin(leaf) or leaf
         if kind is Literal:
             continue
         if kind is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
-            return 17
+            return "no group" if takes_number else 17
     return {"a group": "of fields"}
 
 

@@ -62,7 +62,7 @@ def test_a_class_of_ones_own_that_takes_no_trial_id_is_refused(tmp_path: Path) -
     assert parsed(tmp_path, tuner={**own, "className": "mine.Good"}).multi_phase
 
 
-@pytest.mark.parametrize("platform", ["kubernetes", "kubeflow", "frameworkcontroller", "azureml"])
+@pytest.mark.parametrize("platform", ["kubernetes", "kubeflow", "frameworkcontroller", "adl", "azureml"])
 def test_platforms_that_cannot_do_it_are_refused(tmp_path: Path, platform: str) -> None:
     assert f"multiPhase: The platform {platform} cannot give a running trial" in refused(
         tmp_path, trainingService={"platform": platform})

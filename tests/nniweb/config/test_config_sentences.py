@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError
 
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.fields.description import inner_models
@@ -58,6 +58,22 @@ def test_every_kind_of_error_has_words_of_its_own(kind: Any, value: object) -> N
         said = sentence(error)
         assert error["msg"].lower() not in said.lower()
         assert re.match(r"(must|has|is) ", said), said
+
+
+@pytest.mark.parametrize(("kind", "value", "words"), [
+    (Annotated[SecretStr, Field(min_length=6)], "abc", "must have at least 6 characters"),
+    (Annotated[SecretStr, Field(max_length=1)], "abc", "must have at most 1 character"),
+    (Annotated[str, Field(min_length=6)], "abc", "must have at least 6 characters"),
+    (Annotated[str, Field(min_length=1)], "", "must not be empty"),
+    (Annotated[str, Field(max_length=2)], "abc", "must have at most 2 characters"),
+    (Annotated[list[int], Field(min_length=2)], [1], "must have at least 2 entries"),
+    (Annotated[list[int], Field(min_length=1)], [], "must have at least 1 entry"),
+    (Annotated[dict[str, int], Field(max_length=0)], {"a": 1}, "must have at most 0 entries"),
+])
+def test_a_length_is_counted_in_characters_or_entries(kind: Any, value: object, words: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(kind).validate_python(value)
+    assert [sentence(error) for error in refused.value.errors()] == [words]
 
 
 @pytest.mark.parametrize(("field", "value", "words"), [

@@ -1,8 +1,10 @@
 """The clusters' pages: GPUs and whose trial holds them, why trials wait, what the last rehearsal found."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
 from django.utils.html import escape
@@ -10,6 +12,8 @@ from django.utils.html import escape
 from nniweb.experiments.clusters.rehearsal import rehearse
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, User
 from nniweb.experiments.models.account import Role
+from trainingservice import platforms
+from trainingservice.testing.misbehaving import DocileTrainingService
 
 Make = Callable[..., Experiment]
 MakeAttempt = Callable[..., Attempt]
@@ -98,3 +102,29 @@ def test_the_last_rehearsal_stays_on_the_page(page: Page, cluster: Cluster, admi
     for finding in findings:
         assert escape(finding.message) in html
     assert html.count('<span class="icon"') == len(findings)
+
+
+class PinnedService(DocileTrainingService):
+    platform: ClassVar[str] = "pinned"
+    pinned_to_host: ClassVar[bool] = True
+
+
+def test_it_is_said_whose_trials_a_cluster_takes(page: Page, vera: User) -> None:
+    platforms.register("pinned", f"{__name__}:PinnedService")
+    try:
+        group = Group.objects.create(name="biology")
+        for name, fields, people in (
+                ("a plug-in's", {"platform": "pinned"}, "administrators, and people with local users"),
+                ("a group's", {"platform": "pinned", "group": group},
+                 "administrators, and those of the group biology who have local users"),
+                ("here", {"platform": "local"}, "administrators, and people with local users"),
+                ("elsewhere", {"platform": "remote"}, "everybody"),
+                ("theirs", {"platform": "remote", "group": group}, "the group biology"),
+                ("hers", {"platform": "remote", "is_private": True, "owner": vera}, "vera alone"),
+                ("gone", {"platform": "no such one"}, "everybody")):
+            cluster = Cluster.objects.create(name=name, **fields)
+            assert f"<dd>{people}</dd>" in page(f"/clusters/{cluster.public_id}/"), name
+            assert f'data-label="For">{people}</td>' in page("/clusters/"), name
+            cluster.delete()
+    finally:
+        platforms.unregister("pinned")

@@ -1,7 +1,8 @@
 """A trial's page: why it waits or failed and what to do, its attempts, what it used of its machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
 from django.utils import timezone
@@ -20,6 +21,11 @@ from nniweb.experiments.models import (
 )
 from nniweb.experiments.models.experiment import CodeArchive
 from nniweb.experiments.queries.trial_advice import advice_for
+from trainingservice import platforms
+from trainingservice.errors import Unsupported
+from trainingservice.testing.misbehaving import DocileTrainingService
+from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
 
 MakeAttempt = Callable[..., Attempt]
 Page = Callable[..., str]
@@ -181,3 +187,51 @@ def test_a_silent_one_is_remarked_upon_and_a_good_one_is_not(make_attempt: MakeA
     assert advice_for(attempt.trial_id, now + timedelta(minutes=2)) == []
     Trial.objects.filter(pk=attempt.trial_id).update(status="RUNNING", target="USER_CANCELED")
     assert "being stopped" in advice_for(attempt.trial_id, now)[0].message
+
+
+class KeeperlessService(DocileTrainingService):
+    platform: ClassVar[str] = "keeperless"
+    keepers_report: ClassVar[bool] = False
+
+
+@pytest.fixture
+def keeperless() -> Iterator[None]:
+    platforms.register("keeperless", f"{__name__}:KeeperlessService")
+    yield
+    platforms.unregister("keeperless")
+
+
+@pytest.mark.usefixtures("keeperless")
+def test_a_trial_without_a_keeper_is_not_said_to_have_printed_nothing(page: Page, make_experiment,
+                                                                      make_attempt: MakeAttempt) -> None:
+    cluster = Cluster.objects.create(name="mine", platform="keeperless")
+    ran = make_attempt(make_experiment(cluster=cluster), status="FAILED").trial
+    html = page(f"/trials/{ran.public_id}/")
+    assert html.count("Not stored. The trial runs without a keeper, which would send what it prints.") >= 2
+    assert "Nothing written." not in html
+    assert "Not measured. The trial runs without a keeper, which would measure what it uses." in html
+    assert "They are not stored here" in first_advice(ran)[0]
+    html = page(f"/trials/{make_attempt(make_experiment(), status='FAILED').trial.public_id}/")
+    assert "without a keeper" not in html
+    assert html.count("Nothing written.") == 2
+
+
+@pytest.mark.usefixtures("keeperless")
+def test_no_keeper_is_spoken_of_where_there_is_none(make_experiment, make_attempt: MakeAttempt) -> None:
+    cluster = Cluster.objects.create(name="mine", platform="keeperless")
+    lost = make_attempt(make_experiment(cluster=cluster), status="UNKNOWN")
+    assert "keeper" not in first_advice(lost.trial)[0]
+    Trial.objects.filter(pk=lost.trial_id).update(status="RUNNING")
+    now = timezone.now()
+    Attempt.objects.filter(pk=lost.pk).update(heard_at=now)
+    assert advice_for(lost.trial_id, now + timedelta(minutes=2)) == []
+
+
+def test_a_platform_whose_files_cannot_be_read_says_what_keeps_them() -> None:
+    service = object.__new__(KeeperlessService)
+    form = JobApplicationForm("x", "x", "e", 0, HyperParameters("{}"), "true", KeeperAccess((), ""))
+    job = TrialJobDetail("x", TrialJobStatus.SUCCEEDED, form, 0.0)
+    with pytest.raises(Unsupported, match="Let the trial's command copy what is to be kept"):
+        service.output_folder(job)
+    with pytest.raises(Unsupported, match="Files that keepFiles of the experiment names are uploaded"):
+        object.__new__(DocileTrainingService).output_folder(job)

@@ -59,12 +59,15 @@ def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: P
     ran = {"machine": "ada", "gpu_indices": [0, 1], "started_at": "2026-01-01T00:00:00Z", "duration": 3.2,
            "ended": True}
     runs = {**ran, "gpu_indices": None, "ended": False}
-    cases = [ran, {**ran, "duration": 90.0}, runs, {**runs, "started_at": None}, {**ran, "started_at": None}]
+    cases = [ran, {**ran, "duration": 90.0}, runs, {**runs, "started_at": None}, {**ran, "started_at": None},
+             {**ran, "machine": "", "gpu_indices": None}, {**runs, "machine": ""}]
     assert in_node(tmp_path, "ui/no_readings.js", "noReadings", f"{json.dumps(cases)}.map(noReadings)") == [
         "It ran on ada with GPU 0, 1 for 3.2 s: too short for a reading, which is made each 10 s.",
         "It ran on ada with GPU 0, 1 for 1 min 30 s, and no reading of it has come.",
         "It runs on ada. The first reading comes about 10 s after the start.",
-        "It does not run on a machine yet.", "It never ran on a machine."]
+        "It does not run on a machine yet.", "It never ran on a machine.",
+        "It ran for 3.2 s: too short for a reading, which is made each 10 s.",
+        "It runs. The first reading comes about 10 s after the start."]
 
 
 def test_terminal_codes_are_taken_out() -> None:

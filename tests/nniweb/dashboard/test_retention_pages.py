@@ -37,17 +37,23 @@ def test_retention_is_changed_over_rest_listed_and_shown(
     client = APIClient()
     client.force_login(admin)
     address = f"/api/v1/experiments/{experiment.public_id}/"
-    for wrong in ({"output": 0}, {"output": "later"}, {"output": True}, {"outptu": 3}, 5):
+    for wrong in ({"output": 0}, {"output": "later"}, {"output": True}, {"outptu": 3}, 5,
+                  {"jobs": 0}, {"jobs": "later"}, {"output": "saved"}):
         assert client.patch(address, {"retention": wrong}, format="json").status_code == 400, wrong
-    answer = client.patch(address, {"retention": {"output": 7, "code": "forever", "files": None}}, format="json")
+    assert client.get(address).json()["jobs_kept"] == "saved"
+    given = {"output": 7, "code": "forever", "files": None, "jobs": 3}
+    answer = client.patch(address, {"retention": given}, format="json")
     assert answer.status_code == 200, answer.content
-    assert answer.json()["retention"] == {"output": 7, "readings": None, "files": None, "code": "forever"}
+    assert answer.json()["retention"] == {**given, "readings": None}
+    assert answer.json()["jobs_kept"] == 3
     assert answer.json()["days_kept"] == {"output": 7, "readings": None, "files": None, "code": None}
     experiment.refresh_from_db()
-    assert (experiment.retention, experiment.look_after_at) == ({"output": 7, "code": "forever"}, None)
+    assert (experiment.retention, experiment.look_after_at) == ({"output": 7, "code": "forever", "jobs": 3}, None)
+    assert experiment.jobs_due_at is not None
     changes = client.get(f"{address}changes/").json()["results"][0]["values"]
     assert {"what": "retention.output", "before": "as the server's", "after": "7 days"} in changes
     page = client.get(f"/experiments/{experiment.public_id}/config/").content.decode()
     assert "<dd>7 days</dd>" in page
     assert 'name="output" value="7"' in page
+    assert "<dt>Ended jobs on Kubernetes</dt><dd>3 days</dd>" in page
     assert client.post(f"{address}changes/1/actions/undo/").json()["retention"]["output"] is None

@@ -52,7 +52,12 @@ def test_the_profile_and_the_status(nni, experiment) -> None:
     assert profile["params"]["trainingService"]["platform"] == "local"
     assert isinstance(profile["execDuration"], int)
     assert nni("get", "check-status") == {"status": "RUNNING", "errors": []}
-    assert nni("get", "version") == 3.0
+
+
+def test_the_version_is_that_of_nni_3(admin, experiment) -> None:
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(admin)}")
+    assert client.get(f"/nni/{experiment.public_id}/api/v1/nni/version").content == b"3.0.0"
 
 
 def test_a_failed_experiment_tells_its_reason(nni, experiment) -> None:
@@ -162,8 +167,8 @@ def test_trials_are_submitted_and_canceled(nni, experiment) -> None:
 
 def test_results_from_elsewhere_are_for_the_tuner(nni, experiment) -> None:
     assert nni("post", "experiment/import-data", [{"parameter": {"x": 0.5}, "value": "0.25"},
-                                                  {"parameter": {"x": 1}, "value": {"default": 2}}]) is None
-    first = [{"parameter": {"x": 0.5}, "value": 0.25}, {"parameter": {"x": 1}, "value": 2.0}]
+                                                  {"parameter": {"x": 1}, "value": {"default": 2, "loss": 1}}]) is None
+    first = [{"parameter": {"x": 0.5}, "value": 0.25}, {"parameter": {"x": 1}, "value": {"default": 2, "loss": 1}}]
     assert [json.loads(text) for text in nni("get", "experiment/imported-data")] == [first]
     second = [{"parameter": {"x": 0.75}, "value": 3.0}]
     nni("post", "experiment/import-data", second)
@@ -270,3 +275,22 @@ def test_strangers_see_nothing_and_viewers_change_nothing(experiment) -> None:
     client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(viewer)}")
     assert client.get(f"{root}experiment").status_code == 200
     assert client.delete(f"{root}experiment").status_code == 403
+
+
+@pytest.mark.parametrize(("url", "folder"), [
+    ("file:///data/clusters/c/agent/my%20trial", "/data/clusters/c/agent/my trial"),
+    ("ssh://ada@10.0.0.1:2222/home/ada/nni/trial", "file://10.0.0.1:/home/ada/nni/trial"),
+    ("https://kube/jobs/7", "/code"), ("", "/code"),
+])
+def test_the_log_path_is_the_folder_of_the_trials_output(nni, finished, url, folder) -> None:
+    Attempt.objects.update(url=url, working_directory="/code")
+    Trial.objects.update(status="FAILED")
+    [trial] = nni("get", "trial-jobs")
+    assert (trial["logPath"], trial["stderrPath"]) == (folder, f"{folder}/stderr")
+
+
+def test_a_trial_whose_folder_is_not_known_names_no_file(nni, finished) -> None:
+    Attempt.objects.update(url="", working_directory="")
+    Trial.objects.update(status="FAILED")
+    [trial] = nni("get", "trial-jobs")
+    assert "stderrPath" not in trial

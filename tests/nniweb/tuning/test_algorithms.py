@@ -81,6 +81,7 @@ def test_a_wrong_class_argument_is_named(tuner: str, args: dict[str, Any], path:
 
 def test_both_forms_of_tpe_arguments_come_to_one_set_of_options() -> None:
     assert TpeArgs().options("minimize") == TpeOptions()
+    assert TpeOptions().constant_liar_type == "running"
     assert TpeArgs.model_validate({"tpe_args": {"constant_liar_type": "Mean"}}).options(
         "minimize").constant_liar_type == "mean"  # fmt: skip
     assert TpeArgs(parallel_optimize=False).options("minimize").constant_liar_type is None

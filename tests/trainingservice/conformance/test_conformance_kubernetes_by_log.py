@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fakes.kubernetes.adaptdl import ADAPTDL_KINDS, AdaptDlScheduler
 from tests.fakes.kubernetes.api import KubernetesApiDouble
 from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
-from tests.fakes.kubernetes.under_test import FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
+from tests.fakes.kubernetes.under_test import AdlUnderTest, FrameworksUnderTest, JobsUnderTest, KubeflowUnderTest
 from tests.trainingservice.conformance.collected_conformance import CollectedConformance
 from trainingservice.kubernetes_base import mirror, pod_logs
 from trainingservice.kubernetes_base.config import StorageSettings
@@ -15,6 +16,7 @@ from trainingservice.testing.cases.returning import as_stored
 from trainingservice.trial_job_status import TrialJobStatus
 
 PLATFORMS = {
+    "adl": (AdlUnderTest, [AdaptDlScheduler()], ADAPTDL_KINDS),
     "kubernetes": (JobsUnderTest, [], {}),
     "kubeflow": (KubeflowUnderTest, kubeflow_controllers(), KUBEFLOW_KINDS),
     "frameworkcontroller": (FrameworksUnderTest, [FrameworkController()], FRAMEWORK_KINDS)}
@@ -53,12 +55,9 @@ class TestKubeflowByLog(ByLog):
     name = "kubeflow"
 
 
-@pytest.mark.slow
-class TestFrameworkControllerByLog(ByLog):
-    name = "frameworkcontroller"
-
+class RemovesPods(ByLog):
     def test_an_end_while_nobody_looked_is_found(self, bench, service):
-        """The controller removes ended pods, and with them their logs: then the Framework alone tells the end."""
+        """The controller removes ended pods, and with them their logs: then the object alone tells the end."""
         form, starts, go = self.waiting_job(bench)
         service.submit_trial_job(form)
         bench.wait_for_file(starts)
@@ -68,3 +67,13 @@ class TestFrameworkControllerByLog(ByLog):
         bench.wait("its pod is gone", lambda: not bench.platform.cluster.store.all("pods"))
         found = bench.wait_for_status(bench.open_service([as_stored(detail)]), form, TrialJobStatus.SUCCEEDED)
         assert found.exit_code == 0
+
+
+@pytest.mark.slow
+class TestFrameworkControllerByLog(RemovesPods):
+    name = "frameworkcontroller"
+
+
+@pytest.mark.slow
+class TestAdlByLog(RemovesPods):
+    name = "adl"

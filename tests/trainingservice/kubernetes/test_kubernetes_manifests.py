@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from nniweb.experiments.config import parse_experiment_config
+from tests.fakes.kubernetes.adaptdl import ADAPTDL_KINDS
 from tests.fakes.kubernetes.api import KubernetesApiDouble
 from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS
 from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, MPI_KINDS, MPI_V2_KINDS, TRAINER_KINDS
@@ -44,7 +45,7 @@ def manifest(case: str, folder: Path) -> dict:
     settings = parse_experiment_config(text, base).settings
     section = settings.training_service
     assert section is not None
-    kinds = TRAINER_KINDS if "trainer" in case else KUBEFLOW_KINDS | FRAMEWORK_KINDS | (
+    kinds = TRAINER_KINDS if "trainer" in case else KUBEFLOW_KINDS | FRAMEWORK_KINDS | ADAPTDL_KINDS | (
         MPI_V2_KINDS if "v2beta1" in case else MPI_KINDS)
     path, os.environ["PATH"] = os.environ["PATH"], f"{az.parent}:{os.environ['PATH']}"
     try:

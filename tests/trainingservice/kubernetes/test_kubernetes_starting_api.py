@@ -72,3 +72,11 @@ def test_a_server_whose_caches_are_not_filled_yet_says_that_it_is_not_ready(clus
         asked.call("GET", PODS.path("default"))
     assert refused.value.is_starting
     asked.close()
+
+
+def test_an_answer_that_is_too_large_is_not_read(cluster, monkeypatch) -> None:
+    asked = KubernetesApi(ApiAccess(cluster.kubeconfig))
+    asked.call("GET", PODS.path("default"))
+    monkeypatch.setattr(api, "MOST_BYTES", 20)
+    with pytest.raises(api.ApiAway, match="its answer has more than"):
+        asked.call("GET", PODS.path("default"))

@@ -146,8 +146,9 @@ def test_nothing_is_said_of_a_command_that_chooses_its_python_itself(bench, serv
     assert check(service, "source venv/bin/activate && python3 train.py", code, LocalTrialOptions()) == []
 
 
-@pytest.mark.parametrize("body", ["sleep 1000 & echo $! > pid; wait", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaa; done",
-                                  "exit 3"])
+@pytest.mark.parametrize("body", ["sleep 1000 & echo $! > pid; wait", "setsid sleep 1000 & echo $! > pid; exit 3",
+                                  "setsid sleep 1000 & echo $! > pid; wait",
+                                  "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaa; done", "exit 3"])
 def test_an_interpreter_that_hangs_or_writes_for_ever_is_given_up(bench, service, tmp_path, monkeypatch, body):
     monkeypatch.setattr(interpreters, "SECONDS", 0.5)
     monkeypatch.setattr(interpreters, "SECONDS_AT_START", 0.5)

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import tempfile
 import time
+import tracemalloc
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 
 from trainingservice.errors import TrainingServiceError
 from trainingservice.files.output_folder import NoSuchOutput
-from trainingservice.local import os_user
+from trainingservice.local import interpreters, os_user
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
@@ -255,3 +256,44 @@ def test_the_python_of_a_user_is_asked_as_that_user_and_one_that_is_closed_to_th
     (message,) = sentences(service.rehearse(quick=True, options=recorded))
     assert f"{closed} was active in the shell" in message
     assert f"that user {user.pw_name} may run" in message
+
+
+def python_of(user, body):
+    """Options by which trials of this user run with a python3 of the user's that does this."""
+    folder = Path(user.pw_dir) / "own"
+    folder.mkdir()
+    python = folder / "python3"
+    python.write_text(f"#!/bin/sh\n{body}\n")
+    python.chmod(0o755)
+    return LocalTrialOptions.model_validate({"runAs": user.pw_name, "pythonPath": str(folder)})
+
+
+def test_a_python_of_a_user_that_writes_without_end_does_not_fill_the_memory_of_the_server(
+        bench, user, key, way, monkeypatch):
+    monkeypatch.setattr(interpreters, "SECONDS", 5.0)
+    service = open_with_private_folder(bench)
+    options = python_of(user, "head -c 200000000 /dev/zero; exec sleep 1000")
+    tracemalloc.start()
+    try:
+        (finding,) = service.check_command("python3 train.py", None, {}, options)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "does not answer" in finding.message
+    assert most < 50_000_000
+    bench.wait("what it started has ended", lambda: not processes_of(user.pw_uid))
+
+
+def test_what_a_python_of_a_user_puts_into_a_session_of_its_own_ends_with_the_check(bench, user, key, way):
+    service = open_with_private_folder(bench)
+    options = python_of(user, "setsid sleep 1000 > /dev/null 2>&1 &\necho nniweb:3.9.9")
+    (finding,) = service.check_command("python3 train.py", None, {}, options)
+    assert "Python 3.9.9" in finding.message
+    assert processes_of(user.pw_uid) == []
+
+
+def test_a_command_of_a_user_that_prints_without_end_is_refused_in_a_sentence(user, way, monkeypatch):
+    monkeypatch.setattr(os_user, "STEP_BYTES", 1024 ** 2)
+    with pytest.raises(os_user.CannotRunAs, match="printed more than 1 MiB"):
+        os_user.find_os_user(user.pw_name).run("head -c 3000000 /dev/zero; exec sleep 1000")
+    assert processes_of(user.pw_uid) == []

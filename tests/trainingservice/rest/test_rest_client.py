@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.http_double import Answer, HttpDouble
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.rest import rest_client
 from trainingservice.rest.rest_client import RestClient
 
 SECRET = {"password": "geheim"}
@@ -21,6 +22,8 @@ class Echo(HttpDouble):
             return Answer(302, b"", headers={"Location": "http://other.example/"})
         if request.path == "/circle":
             return Answer(302, b"", headers={"Location": "/circle"})
+        if request.path == "/large":
+            return Answer(200, b"x" * 200_000)
         return Answer(200, {"method": request.method, "body": request.body.decode(), "query": request.query,
                             "authorization": request.headers.get("Authorization")})
 
@@ -112,3 +115,11 @@ def test_nobody_at_the_address_is_a_sentence_without_the_query(server, client, c
 def test_an_address_that_is_none_is_no_matter_of_waiting():
     with pytest.raises(PermanentError):
         RestClient("http://.example.com/", "It").call("GET", "x")
+
+
+def test_an_answer_that_is_too_large_is_not_read(client, monkeypatch):
+    monkeypatch.setattr(rest_client, "MOST_BYTES", 200_000)
+    assert len(client.call("GET", "large").text) == 200_000
+    monkeypatch.setattr(rest_client, "MOST_BYTES", 100_000)
+    with pytest.raises(TemporaryError, match="answered with more than"):
+        client.call("GET", "large")

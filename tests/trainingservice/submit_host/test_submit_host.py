@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.fakes.ssh_machine import SshMachine
+from trainingservice.errors import TemporaryError
 from trainingservice.submit_host import sftp_disk
 from trainingservice.submit_host.disk import MOST_AT_ONCE
 from trainingservice.submit_host.host import NotRun, ThisMachine, Unanswered
@@ -44,6 +45,12 @@ def test_a_program_that_is_not_there_is_told_by_its_status(host):
     finished = host.run(["no-such-scheduler", "--version"])
     assert finished.status == 127
     assert "no-such-scheduler" in finished.errors
+
+
+def test_a_command_that_prints_without_end_is_ended(host):
+    with pytest.raises(TemporaryError, match="printed"):
+        host.run("cat /dev/zero")
+    assert host.run("echo here").output == "here\n"
 
 
 @pytest.mark.slow

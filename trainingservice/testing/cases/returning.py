@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from trainingservice.base import TrainingService
-from trainingservice.errors import UnknownTrialJob
+from trainingservice.errors import TemporaryError, UnknownTrialJob
 from trainingservice.testing.bench import Bench, new_id
 from trainingservice.testing.cases.fixtures import ConformanceFixtures, needs_this_machine
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail
@@ -166,6 +167,39 @@ class ReturningCases(ConformanceFixtures):
         never_ran = bench.platform.new_service(bench.context())
         never_ran.clean_up()
         never_ran.clean_up()
+
+    def test_ended_jobs_can_be_removed_and_nothing_that_runs_is_touched(self, bench: Bench, service: TrainingService
+                                                                       ) -> None:
+        needs_this_machine(bench)
+        ended = bench.form("true")
+        running, starts, go = self.waiting_job(bench)
+        for form in (ended, running):
+            service.submit_trial_job(form)
+        bench.wait_for_file(starts)
+        bench.wait_for_end(service, ended)
+        self.forget(bench, service, ended)
+
+        def is_there() -> bool:
+            return any(ended.job_name in what for what in bench.platform.left_behind(bench.experiment))
+
+        def is_removed() -> bool:
+            """A keeper that has told of its end ends itself a moment later."""
+            try:
+                return service.remove_ended_jobs([ended.job_name, "t00000000000"], keep_unsaved=True).is_through
+            except TemporaryError:
+                return False
+
+        was_there = is_there()
+        bench.wait("the ended job is removed", is_removed)
+        if service.keeps_ended_jobs:
+            bench.wait("nothing of it is left", lambda: not is_there())
+        else:
+            assert is_there() == was_there, "folders stay"
+        with pytest.raises(TemporaryError) if service.keeps_ended_jobs else contextlib.nullcontext():
+            service.remove_ended_jobs([running.job_name], keep_unsaved=False)
+        assert bench.trial_processes(running)
+        go.touch()
+        bench.wait_for_end(service, running)
 
     def test_cleaning_up_an_experiment_removes_all_of_it_and_nothing_else(self, bench: Bench,
                                                                          service: TrainingService) -> None:

@@ -1,5 +1,6 @@
 """``nni.recoverable``: checkpoints of algorithms. Here algorithms are rebuilt from the record instead."""
 
+import os
 from typing import Any
 
 
@@ -12,8 +13,10 @@ class Recoverable:
     def save_checkpoint(self) -> None:
         """Does nothing."""
 
-    def get_checkpoint_path(self) -> None:
-        """There is none."""
+    def get_checkpoint_path(self) -> str | None:
+        """A folder of the experiment's own, None in a process without one."""
+        path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
+        return path if path and os.path.isdir(path) else None
 
     def recover_parameter_id(self, data: Any) -> int:
         """Nothing has to be recovered: parameter ids begin at 0."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from nniweb.tuning.custom_algorithms.nni import NoMoreTrialError
 from nniweb.tuning.custom_algorithms.nni.recoverable import Recoverable
+from nniweb.tuning.custom_algorithms.taken_arguments import taken
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +25,10 @@ class Tuner(Recoverable):
 
     def generate_multiple_parameters(self, parameter_id_list: list[int], **kwargs: Any) -> list[dict[str, Any]]:
         """The parameters of several trials; fewer when there are no more."""
-        found = []
+        found, more = [], taken(self.generate_parameters, kwargs)
         for parameter_id in parameter_id_list:
             try:
-                found.append(self.generate_parameters(parameter_id, **kwargs))
+                found.append(self.generate_parameters(parameter_id, **more))
             except NoMoreTrialError:
                 break
         return found

@@ -1,10 +1,21 @@
 """``nni.utils``: the small things that users' algorithms import from there."""
 
 import importlib
+import runpy
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+import trialkeeper
+from nniweb.tuning.custom_algorithms.nni.random_parameters import json2parameter, json2space
+
+__all__ = ["ClassArgsValidator", "MetricType", "NodeType", "OptimizeMode", "convert_dict2tuple",
+           "extract_scalar_history", "extract_scalar_reward", "json2parameter", "json2space", "merge_parameter",
+           "split_index"]
+
+#: That of trials. Their package is not imported, because its modules import each other under the name "nni".
+merge_parameter = runpy.run_path(str(Path(trialkeeper.__file__).parent / "nni" / "utils.py"))["merge_parameter"]
 
 
 class OptimizeMode(Enum):

@@ -49,7 +49,7 @@ function markBest() {
   for (const row of document.querySelectorAll("#compare-table [data-mode]")) {
     const sign = row.getAttribute("data-mode") === "maximize" ? 1 : -1;
     const cells = [...row.querySelectorAll("td span")];
-    const values = cells.map(({ textContent }) => (["–", ""].includes(textContent ?? "") ? -Infinity : sign * Number(textContent)));
+    const values = cells.map((cell) => (["–", ""].includes(cell.textContent ?? "") || cell.closest("[data-infeasible]") ? -Infinity : sign * Number(cell.textContent)));
     const best = Math.max(...values);
     cells.forEach((cell, index) => cell.classList.toggle("best", Number.isFinite(best) && values[index] === best));
   }

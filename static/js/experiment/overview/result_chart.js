@@ -12,13 +12,24 @@ const MOST_POINTS = 5_000;
 /** From so many points on they are drawn as one shape, smaller. */
 const MANY = 500;
 
-/** @typedef {{id: string, sequence: number, status: string, value: number | null, at: number | null, final: boolean}} Point */
+/** @typedef {{id: string, sequence: number, status: string, value: number | null, at: number | null, final: boolean, infeasible: boolean, error: number | null}} Point */
+
+/**
+ * The name under which a trial stands in the legend.
+ * @param {Point} point
+ * @param {string} partial  of those that go on; with replicates of all that have no result
+ */
+function seriesOf({ value, final, infeasible, status }, partial) {
+  if (value === null) return status === "FAILED" ? "failed" : "no result";
+  if (infeasible) return "infeasible";
+  return final ? "result" : isEnd(status) && partial === "running" ? "no final result" : partial;
+}
 
 /** @extends {TrialPoints<Point>} */
 export class ResultChart extends TrialPoints {
   /**
    * @param {HTMLElement} element
-   * @param {{id: string, optimize_mode: string}} experiment
+   * @param {{id: string, optimize_mode: string, replicates: number}} experiment
    */
   constructor(element, experiment) {
     super(element);
@@ -59,6 +70,7 @@ export class ResultChart extends TrialPoints {
         this.points.set(sequence, {
           id: columns.id[index], sequence, status: columns.statuses[columns.status[index]], value: columns.value[index],
           at: columns.at[index], final: columns.final[index] === 1,
+          infeasible: columns.infeasible[index] === 1, error: columns.standard_error[index],
         });
       });
       this.leftOut = columns.left_out;
@@ -91,14 +103,32 @@ export class ResultChart extends TrialPoints {
 
   /** @param {any} trial */
   take(trial) {
+    if (trial.proposal && !this.metric.name) {
+      this.takeProposal(trial);
+      return;
+    }
     const [result, latest] = this.metric.numbersOf(trial);
-    const final = result !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status);
+    const isResult = result !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status);
+    const infeasible = isResult && trial.feasible === false;
+    const final = isResult && !infeasible;
     const value = ["FAILED", "WAITING"].includes(trial.status) ? null : result ?? latest;
     if (value === null && (this.metric.name || !isEnd(trial.status))) return;
     const at = trial.ended_at ?? trial.started_at;
     this.points.set(trial.sequence_id, {
-      id: trial.id, sequence: trial.sequence_id, status: trial.status, value, final,
-      at: at ? Date.parse(at) / 1000 : null,
+      id: trial.id, sequence: trial.sequence_id, status: trial.status, value, final, infeasible,
+      at: at ? Date.parse(at) / 1000 : null, error: null,
+    });
+  }
+
+  /** A proposal is one point, at the number of its first trial. @param {any} trial */
+  takeProposal(trial) {
+    const { first, state, mean: value, standard_error: error } = trial.proposal;
+    const known = this.points.get(first);
+    if ((value === null && state === "open") || (!known && trial.sequence_id !== first)) return;
+    const at = trial.sequence_id === first ? trial.ended_at ?? trial.started_at : null;
+    this.points.set(first, {
+      id: known?.id ?? trial.id, sequence: first, status: trial.sequence_id === first ? trial.status : known?.status ?? trial.status,
+      value, final: state === "complete" && value !== null, infeasible: false, at: at ? Date.parse(at) / 1000 : known?.at ?? null, error,
     });
   }
 
@@ -143,17 +173,24 @@ export class ResultChart extends TrialPoints {
   }
 
   options() {
+    const partial = this.experiment.replicates > 1 && !this.metric.name ? "not run in full" : "running";
     /** @type {Record<string, Point[]>} */
-    const drawn = { result: [], running: [], failed: [] };
-    for (const point of this.ordered()) drawn[point.value === null ? "failed" : point.final ? "result" : "running"].push(point);
+    const drawn = { result: [], infeasible: [], [partial]: [], "no final result": [], failed: [], "no result": [] };
+    for (const point of this.ordered()) drawn[seriesOf(point, partial)].push(point);
     this.drawn = drawn;
     // bare numbers, and thousands of points as one shape: a frame must not hold up the page
     const places = (/** @type {string} */ name) => drawn[name].map((point) => [this.x(point), point.value ?? 0]);
+    // from one end of each bar to the other, and then a gap
+    const bars = [...drawn.result, ...drawn[partial]].flatMap((point) => (point.error === null || point.value === null ? [] : [
+      [this.x(point), point.value - point.error], [this.x(point), point.value + point.error], [this.x(point), null]]));
     const many = { large: true, largeThreshold: MANY, cursor: "pointer" };
     const tooltip = (/** @type {any} */ event) => {
       const point = this.pointOf(event);
       if (!point) return "";
-      const value = point.value === null ? "no result" : `${point.final ? "" : "so far "}${digits(point.value)}`;
+      const spread = point.error === null ? "" : ` ± ${digits(point.error)}`;
+      const isWhole = point.final || point.infeasible || partial !== "running" && point.status === "SUCCEEDED";
+      const word = point.infeasible ? "infeasible, " : isWhole ? "" : isEnd(point.status) ? "last value " : "so far ";
+      const value = point.value === null ? "no result" : `${word}${digits(point.value)}${spread}`;
       return `trial ${point.sequence}\n${value}\n${point.status}`;
     };
     const horizontal = this.byTime
@@ -166,8 +203,8 @@ export class ResultChart extends TrialPoints {
       },
       legend: {
         top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"),
-        data: ["result", "running", "best so far", "failed"].filter(
-          (name) => (!["running", "failed"].includes(name) || drawn[name].length) && (name !== "best so far" || this.mode !== null)),
+        data: ["result", "infeasible", partial, "no final result", "best so far", "failed", "no result"].filter(
+          (name) => name === "best so far" ? this.mode !== null : name === "result" || drawn[name].length),
       },
       grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
       xAxis: axis({ ...horizontal, splitLine: { show: false } }),
@@ -178,9 +215,13 @@ export class ResultChart extends TrialPoints {
       ],
       series: [
         { name: "result", type: "scatter", data: places("result"), symbolSize: drawn.result.length > MANY ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.75 }, ...many },
-        { name: "running", type: "scatter", data: places("running"), symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: colour("--chart-running"), borderWidth: 1.5 }, cursor: "pointer" },
+        ...(bars.length ? [{ name: "standard error", type: "line", data: bars, showSymbol: false, silent: true, connectNulls: false, lineStyle: { color: colour("--chart-point"), width: 1, opacity: 0.6 } }] : []),
+        { name: "infeasible", type: "scatter", data: places("infeasible"), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-failed"), borderWidth: 1.5 }, cursor: "pointer" },
+        { name: partial, type: "scatter", data: places(partial), symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: colour("--chart-running"), borderWidth: 1.5 }, cursor: "pointer" },
+        { name: "no final result", type: "scatter", data: places("no final result"), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--quiet"), borderWidth: 1.5 }, cursor: "pointer" },
         { name: "best so far", type: "line", step: "end", data: this.best(), showSymbol: false, silent: true, lineStyle: { color: colour("--chart-best"), width: 2 }, itemStyle: { color: colour("--chart-best") } },
-        { name: "failed", type: "scatter", yAxisIndex: 1, data: places("failed"), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-failed"), borderWidth: 2 }, cursor: "pointer" },
+        ...[["failed", "--chart-failed"], ["no result", "--quiet"]].map(([name, ink]) => (
+          { name, type: "scatter", yAxisIndex: 1, data: places(name), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour(ink), borderWidth: 2 }, cursor: "pointer" })),
       ],
     };
   }

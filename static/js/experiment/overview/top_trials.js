@@ -1,4 +1,4 @@
-/** The best trials, best first: kept exact by what frames tell, since a final result does not change any more. */
+/** The best trials, feasible ones first, then best first: kept exact by what frames tell, since a final result does not change any more. */
 
 import { refreshParts } from "../../ui/refreshed_parts.js";
 import { blankRow, fillRow } from "../trial_rows.js";
@@ -26,10 +26,10 @@ export class TopTrials {
       if (trials.some((trial) => trial.on_front || this.trials.has(trial.id))) this.askAnew();
       return;
     }
-    const counted = trials.filter((trial) => trial.final_number !== null && ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status));
+    const counted = trials.filter((trial) => resultOf(trial) !== null);
     if (counted.length === 0) return;
     for (const trial of counted) this.trials.set(trial.id, trial);
-    const order = (/** @type {any} */ one, /** @type {any} */ other) => this.sign * (one.final_number - other.final_number) || one.sequence_id - other.sequence_id;
+    const order = (/** @type {any} */ one, /** @type {any} */ other) => Number(one.feasible === false) - Number(other.feasible === false) || this.sign * (resultOf(one) - resultOf(other)) || one.sequence_id - other.sequence_id;
     const best = [...this.trials.values()].sort(order).slice(0, this.page.top_size);
     this.trials = new Map(best.map((trial) => [trial.id, trial]));
     const body = /** @type {HTMLElement} */ (document.querySelector("#top-trials tbody"));
@@ -53,4 +53,14 @@ export class TopTrials {
     this.trials = new Map(JSON.parse(fresh.getElementById("page-data")?.textContent ?? "{}").top.map(
       (/** @type {any} */ trial) => [trial.id, trial]));
   }
+}
+
+/**
+ * What a trial is ranked by: its result, or of the first trial of a proposal that was run in full the mean; else null.
+ * @param {any} trial
+ */
+function resultOf(trial) {
+  const { proposal } = trial;
+  if (proposal) return proposal.first === trial.sequence_id && proposal.state === "complete" ? proposal.mean : null;
+  return ["SUCCEEDED", "EARLY_STOPPED"].includes(trial.status) ? trial.final_number : null;
 }

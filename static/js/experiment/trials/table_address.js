@@ -6,7 +6,7 @@
 import { refreshParts } from "../../ui/refreshed_parts.js";
 
 /** What the server makes anew. */
-const PARTS = ["counts", "filter-mistake", "fitting-count", "trials-table", "no-trials", "trial-pages", "trial-row"];
+const PARTS = ["counts", "filter-mistake", "fitting-count", "trials-table", "no-trials", "trial-pages", "trial-row", "group-choice"];
 
 export class TableAddress {
   /** @param {(page: any) => void} arrived  gets what the new table was made with */

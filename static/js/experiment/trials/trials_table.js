@@ -1,6 +1,7 @@
 /** Keeps the table of trials live: rows change where they stand; new ones come on top where the newest are first. */
 
 import { blankRow, fillRow, obeyButtons } from "../trial_rows.js";
+import { ReplicateRows } from "./replicate_rows.js";
 
 export class TrialsTable {
   /**
@@ -13,6 +14,7 @@ export class TrialsTable {
     this.grew = grew;
     /** New trials that are not in the table. @type {Set<string>} */
     this.elsewhere = new Set();
+    this.replicates = new ReplicateRows(page.experiment.id, grew);
     this.more = /** @type {HTMLButtonElement} */ (document.getElementById("more-trials"));
     this.more.addEventListener("click", () => refresh());
     this.newest = this.newestOfRows();
@@ -39,21 +41,26 @@ export class TrialsTable {
     let came = 0;
     for (const trial of [...trials].sort((one, other) => one.sequence_id - other.sequence_id)) {
       const row = shown.get(trial.id);
-      if (row) fillRow(row, trial);
+      if (trial.sequence_id > this.newest) this.page.fitting += 1;
+      if (row) this.replicates.offer(fillRow(row, trial), trial);
+      else if (this.page.is_grouped && trial.proposal && trial.proposal.first !== trial.sequence_id) this.replicates.heard(trial);
       else if (trial.sequence_id > this.newest) {
         came += 1;
-        if (grows) body.prepend(fillRow(blankRow(), trial));
+        if (grows) body.prepend(this.replicates.offer(fillRow(blankRow(), trial), trial));
         else this.elsewhere.add(trial.id);
       }
       this.newest = Math.max(this.newest, trial.sequence_id);
     }
     if (grows && came) {
-      const rows = this.rows();
-      rows.slice(this.page.page_size).forEach((row) => row.remove());
+      const rows = this.rows().filter((row) => !row.dataset.replicateOf);
+      rows.slice(this.page.page_size).forEach((row) => {
+        this.replicates.close(row);
+        row.remove();
+      });
       document.getElementById("no-trials")?.setAttribute("hidden", "");
-      this.page.fitting += came;
+      this.page.fitting_rows += came;
       const count = document.getElementById("fitting-count");
-      if (count) count.textContent = `${this.page.fitting} trial${this.page.fitting === 1 ? "" : "s"}`;
+      if (count) count.textContent = `${this.page.fitting_rows} ${this.page.is_grouped ? "proposal" : "trial"}${this.page.fitting_rows === 1 ? "" : "s"}`;
       this.grew();
     }
     this.offer();

@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import connection
 from django.utils import timezone
 
@@ -73,9 +74,62 @@ def test_a_name_is_given_once(api, cluster) -> None:
 
 def test_new_settings_keep_the_secrets_they_leave_out(api, cluster) -> None:
     settings = api.get(address(cluster)).json()["settings"]
-    body = api.patch(address(cluster), {"settings": {**settings, "address": "elsewhere"}}).json()
-    assert (body["settings"]["address"], body["settings_revision"]) == ("elsewhere", 1)
+    settings["doors"].append({"host": "c"})
+    body = api.patch(address(cluster), {"settings": settings}).json()
+    assert (len(body["settings"]["doors"]), body["settings_revision"]) == (3, 1)
+    assert secrets_of(cluster) == ("sesame", ["pw-a", "pw-b", None])
+
+
+def test_a_secret_is_given_again_or_removed_when_it_would_be_sent_elsewhere(api, cluster) -> None:
+    settings = {**api.get(address(cluster)).json()["settings"], "address": "elsewhere"}
+    answer = api.patch(address(cluster), {"settings": settings})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "settings.token")
+    assert "was given for another address" in answer.json()["errors"][0]["message"]
+    answer = api.put(f"{address(cluster)}metadata/vault_config/", {"value": json.dumps({"address": "elsewhere"})})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "value")
+    assert "token: was given for another address" in answer.json()["errors"][0]["message"]
+    assert api.get(address(cluster)).json()["settings"]["address"] == "there"
     assert secrets_of(cluster) == ("sesame", ["pw-a", "pw-b"])
+    assert api.patch(address(cluster), {"settings": {**settings, "token": "simsim"}}).status_code == 200
+    assert secrets_of(cluster) == ("simsim", ["pw-a", "pw-b"])
+    assert api.patch(address(cluster), {"settings": {**settings, "address": "third", "token": None}}).status_code == 200
+    assert secrets_of(cluster) == (None, ["pw-a", "pw-b"])
+
+
+NODE = {"host": "a", "user": "ada", "password": "sesame"}
+AZURE = {"storageType": "azureStorage", "azureAccount": "acc", "azureShare": "s", "azureAccountKey": "c2VzYW1l"}
+BLOB = {"storageType": "AzureBlob", "localMountPoint": "/mnt/x", "remoteMountPoint": "/mnt/x",
+        "localMounted": "nomount", "storageAccountName": "acc", "storageAccountKey": "c2VzYW1l", "containerName": "c"}
+
+
+@pytest.mark.parametrize(("platform", "given", "free", "elsewhere", "field"), [
+    ("openpai", {"host": "a", "username": "ada", "token": "sesame"},
+     {"storageConfigName": "x", "localStorageMountPoint": "/x", "containerStorageMountPoint": "/x"}, {"host": "b"},
+     "token"),
+    ("openpai", {"host": "a", "username": "ada", "password": "sesame"}, {}, {"username": "bob"}, "password"),
+    ("dlts", {"dashboard": "a", "email": "a@x.example", "team": "t", "password": "sesame"}, {"team": "u"},
+     {"dashboard": "b"}, "password"),
+    ("slurm", {"workingFolder": "/x", "loginNode": NODE}, {"workingFolder": "/y"},
+     {"loginNode": {"host": "b", "user": "ada"}}, "loginNode.password"),
+    ("slurm", {"workingFolder": "/x", "loginNode": NODE}, {}, {"loginNode": {"host": "a", "user": "bob"}},
+     "loginNode.password"),
+    ("kubernetes", {"storage": AZURE, "context": "a"}, {"wayHome": "log"}, {"context": "b"}, "storage.azureAccountKey"),
+    ("remote", {"machineList": [NODE], "sharedStorage": BLOB}, {"lostAfter": 10.0},
+     {"machineList": [{"host": "b", "user": "ada", "password": "other"}]}, "sharedStorage.storageAccountKey"),
+])
+def test_no_platform_sends_a_secret_to_another_address_or_for_another_user(
+        api, platform, given, free, elsewhere, field) -> None:
+    answer = api.post("/api/v1/clusters/", {"name": "lab", "platform": platform, "settings": given})
+    assert answer.status_code == 201, answer.content
+    cluster = Cluster.objects.get()
+    shown = api.get(address(cluster)).json()
+    assert field in shown["secrets_set"]
+    answer = api.patch(address(cluster), {"settings": {**shown["settings"], **free}})
+    assert answer.status_code == 200, answer.content
+    assert field in answer.json()["secrets_set"]
+    answer = api.patch(address(cluster), {"settings": {**shown["settings"], **elsewhere}})
+    assert answer.status_code == 400, answer.content
+    assert f"settings.{field}" in [error["field"] for error in answer.json()["errors"]]
 
 
 def test_no_machine_gets_another_machines_password(api, cluster) -> None:
@@ -185,10 +239,10 @@ def test_a_key_of_nni_shows_what_the_settings_say_and_the_other_way_round(api, c
     assert (seen["is_set"], seen["is_secret"]) == (True, False)
     doors = [{"host": "a", "port": 22}, {"host": "b", "port": 22}]
     assert json.loads(seen["value"]) == {"address": "there", "doors": doors}
-    changed = api.put(base, {"value": json.dumps({"address": "here", "doors": [*doors, {"host": "c"}]})})
+    changed = api.put(base, {"value": json.dumps({"address": "there", "doors": [*doors, {"host": "c"}]})})
     assert changed.status_code == 200, changed.content
     assert api.get(address(cluster)).json()["settings"] == {
-        "address": "here", "doors": [*doors, {"host": "c", "port": 22}]}
+        "address": "there", "doors": [*doors, {"host": "c", "port": 22}]}
     assert secrets_of(cluster) == ("sesame", ["pw-a", "pw-b", None]), "secrets that are left out stay"
     revision = api.get(address(cluster)).json()["settings_revision"]
     assert api.put(base, {"value": changed.json()["value"]}).status_code == 200
@@ -196,7 +250,7 @@ def test_a_key_of_nni_shows_what_the_settings_say_and_the_other_way_round(api, c
     sealed = api.put(base, {"value": json.dumps({"address": "here", "token": "simsim"})})
     assert "simsim" not in json.dumps([sealed.json(), api.get(address(cluster)).json()])
     assert secrets_of(cluster) == ("simsim", [])
-    api.patch(address(cluster), {"settings": {"address": "elsewhere"}})
+    api.patch(address(cluster), {"settings": {"address": "elsewhere", "token": None}})
     assert json.loads(api.get(base).json()["value"])["address"] == "elsewhere"
 
 
@@ -246,14 +300,14 @@ def test_settings_are_changed_by_nnis_keys_while_experiments_run_as_they_are_oth
                                                                                       ) -> None:
     make_experiment(cluster=cluster)
     base = f"{address(cluster)}metadata/vault_config/"
-    assert api.put(base, {"value": '{"address": "here"}'}).status_code == 200
+    assert api.put(base, {"value": '{"address": "here", "token": "simsim"}'}).status_code == 200
     assert api.get(address(cluster)).json()["settings"] == {"address": "here", "doors": []}
 
 
 def test_a_rehearsal_answers_in_sentences(api, cluster) -> None:
     found = api.post(f"{address(cluster)}actions/rehearse/").json()
     assert found == [{"check": "connection", "ok": True, "message": "It opens.", "machine": "", "temporary": False}]
-    api.patch(address(cluster), {"settings": {"address": "away"}})
+    api.patch(address(cluster), {"settings": {"address": "away", "token": "sesame"}})
     found = api.post(f"{address(cluster)}actions/rehearse/").json()
     assert (found[0]["ok"], found[0]["temporary"], found[0]["message"]) == (False, True, "The vault does not answer.")
     Cluster.objects.update(settings={"address": 3})
@@ -301,3 +355,28 @@ def test_workers_say_whether_they_are_alive(api) -> None:
                           heard_at=now - timedelta(seconds=16))
     rows = api.get("/api/v1/workers/").json()["results"]
     assert [(row["id"], row["alive"]) for row in rows] == [("a", True), ("b", False)]
+
+
+@pytest.mark.parametrize(("key", "value", "words"), [
+    ("machine_list", "[" * 5000 + "]" * 5000, "machine_list: must be JSON that is not nested so deeply"),
+    ("machine_list", '[{"ip": "a\\u0000", "username": "ada", "passwd": "x"}]',
+     "machine_list[0].ip: contains a character"),
+    ("trial_config", '{"command": "a\\u0000"}', "trial_config.command: contains a character"),
+    ("trial_config", '{"command": "\\ud800"}', "trial_config.command: contains a character"),
+    ("nni_manager_ip", '{"nniManagerIp": "x y\\n"}', "nni_manager_ip: 'x y\\n' is not an address"),
+])
+def test_metadata_that_cannot_be_stored_or_used_are_refused_at_once(api, key, value, words) -> None:
+    here = {"host": "127.0.0.1", "user": "ada", "password": "sesame"}
+    api.post("/api/v1/clusters/", {"name": "lab", "platform": "remote", "settings": {"machineList": [here]}})
+    answer = api.put(f"{address(Cluster.objects.get())}metadata/{key}/", {"value": value})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "value"), answer.content
+    assert words.partition(": ")[2] in answer.json()["errors"][0]["message"]
+
+
+def test_a_member_of_a_clusters_group_is_told_who_may_change_it(api, as_user, alice, cluster) -> None:
+    cluster.group = Group.objects.create(name="lab")
+    cluster.save()
+    alice.groups.add(cluster.group)
+    answer = as_user(alice).patch(address(cluster), {"name": "x"})
+    assert answer.status_code == 403
+    assert "only its owner and administrators may change it" in answer.content.decode()

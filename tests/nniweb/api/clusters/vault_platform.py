@@ -18,6 +18,7 @@ class Door(SettingsModel):
 
 class VaultSettings(ClusterSettings):
     platform_name: ClassVar[str] = "vault"
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"doors"})
     doors: list[Door] = []
     address: str
     token: SecretStr | None = None

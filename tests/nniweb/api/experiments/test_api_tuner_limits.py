@@ -15,7 +15,7 @@ WORDS = "BatchTuner needs a choice whose options are objects, each a whole param
 @pytest.mark.parametrize(("space", "field", "words"), [
     (CONDITIONAL, "searchSpace.layer", WORDS), (UNIFORM, "searchSpace.x", WORDS),
     ({**UNIFORM, "y": UNIFORM["x"]}, "searchSpace", "BatchTuner needs exactly one parameter"),
-    ({"all": {"_type": "choice", "_value": [1, 2]}}, "searchSpace.all", WORDS)])
+    ({"all": {"_type": "choice", "_value": [1, {"x": 2}]}}, "searchSpace.all", WORDS)])
 def test_a_list_of_parameter_sets_is_all_that_the_batch_tuner_takes(api, config, code_folder, space, field, words):
     text = config.replace("searchSpaceFile: search_space.json", f"searchSpace: {json.dumps(space)}").replace(
         "name: Random", "name: BatchTuner")

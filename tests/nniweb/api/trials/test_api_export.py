@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 from rest_framework.test import APIClient
 
 from nniweb.experiments.downloads import export
@@ -103,12 +104,16 @@ def test_numbers_in_a_csv_file_stay_numbers_whatever_their_sign(
     assert (float(row["parameters.x"]), float(row["parameters.y"])) == (-3, -1e-9)
 
 
-def test_halves_of_characters_in_names_do_not_break_a_csv_file_off(
+def test_halves_of_characters_do_not_break_a_csv_file_off(
         api: APIClient, make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt]) -> None:
     experiment = make_experiment()
-    make_attempt(experiment, status="SUCCEEDED").trial.parameter_sets.update(value={"\ud800": "\ud800"})
+    trial = make_attempt(experiment, status="SUCCEEDED", final_value='"\ud800"').trial
+    if connection.vendor == "sqlite":  # PostgreSQL takes none into JSON
+        trial.parameter_sets.update(value={"\ud800": "\ud800"})
     [row] = exported(api, experiment, format="csv")
-    assert row["parameters.\\ud800"] == "\\ud800"
+    assert row["final_value"] == '"\\ud800"'
+    if connection.vendor == "sqlite":
+        assert row["parameters.\\ud800"] == "\\ud800"
 
 
 def test_each_parameter_set_of_a_multi_phase_trial_is_exported_with_its_result(

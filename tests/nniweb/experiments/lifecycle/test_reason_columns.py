@@ -99,7 +99,7 @@ def test_a_command_that_is_refused_says_why_with_a_code(make_attempt, admin, cli
 
     assert refused("pause") == (409, {"code": "wrong_status", "status": "DONE", "wish": "pause"})
     assert refused("resume") == (409, {
-        "code": "limit_reached", "limit": "All 1 trials that maxTrialNumber allows were submitted.", "wish": "resume",
+        "code": "limit_reached", "limit": "The only trial that maxTrialNumber allows was created.", "wish": "resume",
         "because": {"code": "max_trial_number", "most": 1}})
 
 

@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -75,18 +76,18 @@ class Kept:
                         "VALUES (?, ?, ?, ?, ?, ?)", (START + seconds * 1000, trial, event, text, log.format(trial),
                                                       sequence))
 
-    def metric(self, seconds: float, trial: str, kind: str, sequence: int, value: str) -> None:
-        self.db.execute("INSERT INTO MetricData VALUES (?, ?, '0', ?, ?, ?)",
-                        (START + seconds * 1000, trial, kind, sequence, json.dumps(value)))
+    def metric(self, seconds: float, trial: str, kind: str, sequence: int, value: str, parameter_id: int) -> None:
+        self.db.execute("INSERT INTO MetricData VALUES (?, ?, ?, ?, ?, ?)",
+                        (START + seconds * 1000, trial, str(parameter_id), kind, sequence, json.dumps(value)))
 
     def trial(self, trial: str, sequence: int, x: float, end: str | None, source: str = "algorithm") -> None:
         given = {"parameter_id": sequence, "parameter_source": source, "parameters": {"x": x}, "parameter_index": 0}
         self.event(sequence, trial, "WAITING", given, sequence)
         self.event(sequence + 0.5, trial, "RUNNING", None, sequence)
-        self.metric(sequence + 1, trial, "PERIODICAL", 0, str(x / 2))
+        self.metric(sequence + 1, trial, "PERIODICAL", 0, str(x / 2), sequence)
         if end is not None:
             if end == "SUCCEEDED":
-                self.metric(sequence + 2, trial, "FINAL", 0, json.dumps({"default": x, "other": 1}))
+                self.metric(sequence + 2, trial, "FINAL", 0, json.dumps({"default": x, "other": 1}), sequence)
             self.event(sequence + 3, trial, end, None, sequence)
 
     def close(self) -> Path:
@@ -142,13 +143,19 @@ def test_the_tuner_is_told_all_earlier_results_and_ids_go_on(admin, kept: Path) 
 def test_a_database_of_nni_1_is_read_as_well(admin, tmp_path: Path) -> None:
     made = Kept(tmp_path / "nni" / "old", v1(tmp_path), columns="")
     made.trial("aaaaa", 0, 0.25, "SUCCEEDED")
-    made.event(9, "", "IMPORT_DATA", [{"parameter": {"x": 0.4}, "value": "0.6"}, {"parameter": {"x": 0.3}, "value": 1}])
+    made.event(9, "", "IMPORT_DATA", [{"parameter": {"x": 0.4}, "value": '{"default": 0.6, "loss": 1}'},
+                                      {"parameter": {"x": 0.3}, "value": 1}])
     made.event(10, "", "IMPORT_DATA", [{"parameter": {"x": 0.1}, "value": 2}])
     experiment = import_archive(read_archive(made.close()), admin)
     assert (experiment.tuner["name"], experiment.trial_command) == ("TPE", "python3 trial.py")
-    assert [[result["value"] for result in results] for results in imports_of(experiment)] == [[0.6, 1], [2]]
+    assert [[result["value"] for result in results] for results in imports_of(experiment)] == [
+        [{"default": 0.6, "loss": 1}, 1], [2]]
     assert (experiment.search_space, experiment.max_duration) == (SPACE, 3600)
-    assert [event.data["value"] for event in TunerEvent.objects.order_by("number")] == [0.6, 1, 2, 0.25]
+    events = [event.data for event in TunerEvent.objects.order_by("number")]
+    assert [event["value"] for event in events] == [0.6, 1, 2, 0.25]
+    assert ["more" in event for event in events] == [True, False, False, False]
+    assert [json.loads(event.get("result", "null")) for event in events] == [
+        {"default": 0.6, "loss": 1}, None, None, {"default": 0.25, "other": 1}]
 
 
 def test_the_local_platform_of_nni_1_keeps_command_and_folder_alone(admin, tmp_path: Path) -> None:
@@ -287,7 +294,7 @@ def test_trials_that_had_not_ended_say_so_and_their_final_results_count(admin, t
     made.trial("rrrrr", 2, 0.75, "USER_CANCELED")
     made.event(50, "rrrrr", "RUNNING", None, 2)  # resumed by NNI 3.0 under its old id
     made.trial("fffff", 3, 0.9, None)
-    made.metric(60, "fffff", "FINAL", 0, "0.9")
+    made.metric(60, "fffff", "FINAL", 0, "0.9", 3)
     folder = made.close()
     experiment = import_archive(read_archive(folder), admin)
     assert experiment.status == "STOPPED"
@@ -303,7 +310,7 @@ def test_trials_that_had_not_ended_say_so_and_their_final_results_count(admin, t
 def test_without_the_time_of_its_stop_a_trial_ended_with_its_last_sign_of_life(admin, tmp_path: Path) -> None:
     made = Kept(tmp_path / "nni" / "kEpt1234", v3(tmp_path))
     made.trial("aaaaa", 0, 0.25, None)
-    made.metric(70, "aaaaa", "PERIODICAL", 1, "0.5")
+    made.metric(70, "aaaaa", "PERIODICAL", 1, "0.5", 0)
     made.db.execute("UPDATE ExperimentProfile SET endTime = NULL")
     import_archive(read_archive(made.close()), admin)
     trial = Trial.objects.get()
@@ -435,7 +442,7 @@ def test_one_that_ran_here_goes_on_again_and_one_that_nni_continued_does_not(adm
 
 @pytest.mark.parametrize("params", [
     [1], "text", 5, None, {"maxExecDuration": 1, "clusterMetaData": [7]}, {"maxExecDuration": 1, "clusterMetaData": 3},
-    {"maxExecDuration": 1, "tuner": "TPE"},
+    {"maxExecDuration": 1, "tuner": "TPE"}, "[" * 5000 + "]" * 5000, "{", b"\xff",
 ])
 def test_a_config_of_a_wrong_shape_is_answered_with_a_sentence(tmp_path: Path, params: Any) -> None:
     folder = tmp_path / "kEpt1234"
@@ -447,11 +454,22 @@ def test_a_config_of_a_wrong_shape_is_answered_with_a_sentence(tmp_path: Path, p
                    "logPath text, sequenceId integer)")
         db.execute("CREATE TABLE MetricData (timestamp integer, trialJobId text, parameterId text, type text, "
                    "sequence integer, data text)")
+        written = params if isinstance(params, bytes | str) and params != "text" else json.dumps(params)
         db.execute("INSERT INTO ExperimentProfile VALUES (?, 'kEpt1234', 90, ?, ?, '/x', 5, 0)",
-                   (json.dumps(params), START, START))
+                   (written, START, START))
     db.close()
-    with pytest.raises(UnreadableArchive, match="cannot be read as a database of NNI"):
+    with pytest.raises(UnreadableArchive, match="cannot be read as (a database|one) of NNI") as refusal:
         read_archive(folder)
+    assert not re.search("NoneType|object has no|is not iterable|recursion", str(refusal.value))
+
+
+@pytest.mark.parametrize("data", ["[" * 5000 + "]" * 5000, "nothing", '[{"parameter": 5, "value": 1}]', "[7]"])
+def test_imported_results_of_a_wrong_shape_are_answered_with_a_sentence(kept: Path, data: str) -> None:
+    with sqlite3.connect(kept / "db" / "nni.sqlite") as db:
+        db.execute("INSERT INTO TrialJobEvent (timestamp, event, data) VALUES (?, 'IMPORT_DATA', ?)", (START, data))
+    db.close()
+    with pytest.raises(UnreadableArchive, match="TrialJobEvent.data"):
+        read_archive(kept)
 
 
 def test_each_parameter_set_of_a_multi_phase_trial_is_imported_with_its_result(admin, tmp_path: Path) -> None:
@@ -473,3 +491,19 @@ def test_each_parameter_set_of_a_multi_phase_trial_is_imported_with_its_result(a
     assert [(event.data["parameters"]["x"], event.data["value"]) for event in TunerEvent.objects.order_by("number")] \
         == [(0.25, 0.25), (0.75, 0.75), (0.5, 0.5)]
     assert experiment.next_ask == 3
+
+
+def test_results_of_nni_3_stand_beside_the_parameters_that_ran(admin, tmp_path: Path) -> None:
+    made = Kept(tmp_path / "nni" / "kEpt1234", v3(tmp_path))
+    for sequence, (name, ran) in enumerate((("aaaaa", 1), ("bbbbb", 0))):
+        made.event(sequence, name, "RUNNING", {"parameter_id": sequence, "parameter_source": "algorithm",
+                                               "parameters": {"x": sequence / 4}, "parameter_index": 0}, sequence)
+        made.metric(sequence + 5, name, "FINAL", 0, str(ran / 4), ran)
+        made.event(sequence + 6, name, "SUCCEEDED", None, sequence)
+    import_archive(read_archive(made.close()), admin)
+    assert [(trial.foreign_id, trial.final_number, trial.parameter_sets.get().value)
+            for trial in Trial.objects.order_by("sequence_id")] == [("aaaaa", 0.25, {"x": 0.25}),
+                                                                    ("bbbbb", 0.0, {"x": 0.0})]
+    assert [(event.data["parameters"]["x"], event.data["value"])
+            for event in TunerEvent.objects.order_by("number")] == [(0.25, 0.25), (0.0, 0.0)]
+    assert "it ran with set 1" in Trial.objects.order_by("sequence_id")[0].events.get().message

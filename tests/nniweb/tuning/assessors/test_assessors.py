@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from benchmarks.search.curves import lost_and_saved
 from nniweb.tuning.assessors.assessment import Assessment
 from nniweb.tuning.assessors.assessor import Assessor
 from nniweb.tuning.assessors.medianstop import MedianStop
@@ -138,3 +139,12 @@ def test_how_reports_are_bundled_does_not_change_the_verdicts(bundle: int) -> No
         return set(found)
 
     assert stops(bundle) == stops(len(reports))
+
+
+def test_medianstop_that_waits_for_half_a_trial_ends_none_of_the_best() -> None:
+    """NNI's default judges from the first result on, and ends trials that rise slowly."""
+    for seed in range(3):
+        lost, saved = lost_and_saved("Medianstop", {"start_step": "auto"}, seed)
+        assert lost == 0
+        assert saved > 0.15
+    assert lost_and_saved("Medianstop", {}, 0)[0] > 10

@@ -55,6 +55,13 @@ def test_curvefitting_stops_what_will_not_come_near_the_best_and_spares_what_wil
     assert stopped_at(assessor, learning(0.92, 20, mode), "good") is None
 
 
+def test_curvefitting_may_demand_more_than_the_best() -> None:
+    assessor = make("Curvefitting", epoch_num=20, threshold=1.2)
+    assessor.trial_end("first", learning(0.5, 20), True)
+    assert stopped_at(assessor, learning(0.55, 20), "a little better") is not None
+    assert stopped_at(assessor, learning(0.9, 20), "much better") is None
+
+
 def test_curvefitting_judges_from_start_step_on_and_after_each_gap() -> None:
     assessor = make("Curvefitting", epoch_num=20, start_step=8, gap=4)
     assessor.trial_end("first", learning(0.9, 20), True)

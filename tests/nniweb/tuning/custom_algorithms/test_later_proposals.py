@@ -93,12 +93,35 @@ class Generations(Tuner):
             parameter_id = self.wanted.pop(0)
             self.send_trial_callback(parameter_id, self.start(parameter_id))
 
+class Batches(Tuner):
+    """Makes all that is asked for in one call, at most ``most`` of them, until it is told a result."""
+    def __init__(self, most=100):
+        self.most, self.lists, self.told = most, [], 0
+    def update_search_space(self, search_space):
+        pass
+    def generate_multiple_parameters(self, parameter_id_list, **kwargs):
+        self.lists.append(parameter_id_list)
+        return [{"x": parameter_id, "lists": list(self.lists)} for parameter_id in parameter_id_list[:self.most]]
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        self.told += 1
+
+class TooMany(Batches):
+    def generate_multiple_parameters(self, parameter_id_list, **kwargs):
+        return [{"x": 1}] * 3
+
+class Stops(Batches):
+    def generate_multiple_parameters(self, parameter_id_list, **kwargs):
+        if len(parameter_id_list) > 1 or self.told:
+            raise nni.NoMoreTrialError("no more")
+        return [{"x": 1}]
+
 class Musing(Tuner):
     """Hands in its proposals from a thread of its own."""
     def update_search_space(self, search_space):
         pass
     def generate_multiple_parameters(self, parameter_id_list, **kwargs):
-        threading.Timer(0.1, kwargs["st_callback"], [parameter_id_list[0], {"x": parameter_id_list[0]}]).start()
+        for parameter_id in parameter_id_list:
+            threading.Timer(0.1, kwargs["st_callback"], [parameter_id, {"x": parameter_id}]).start()
         return []
     def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
         pass
@@ -236,6 +259,52 @@ def test_one_with_a_callback_is_rebuilt_from_the_record(client: TunerClient, fol
     assert result(client.ask("again", number, 1))["parameters"][0]["candidate"] == number
 
 
+def test_all_free_slots_are_asked_for_in_one_call(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.Batches")), []))
+    answer = result(client.ask("e", 0, 3))
+    assert [(one["x"], one["lists"]) for one in answer["parameters"]] == [(n, [[0, 1, 2]]) for n in range(3)]
+    assert result(client.ask("e", 3, 2))["parameters"][-1] == {"x": 4, "lists": [[0, 1, 2], [3, 4]]}
+
+
+def test_what_a_call_leaves_open_is_asked_for_again(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.Batches", most=2)), []))
+    answer = result(client.ask("e", 0, 3))
+    assert ([one["x"] for one in answer["parameters"]], answer["exhausted"]) == ([0, 1], False)
+    assert [one["x"] for one in result(client.ask("e", 2, 1))["parameters"]] == [2]
+
+
+def test_a_call_without_parameters_is_no_end_while_trials_run(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.Stops")), []))
+    [first] = result(client.ask("e", 0, 1))["parameters"]
+    assert result(client.ask("e", 1, 2)) == {"parameters": [], "exhausted": False}
+    result(client.tell("e", **told(0, first)))
+    assert result(client.ask("e", 1, 2)) == {"parameters": [], "exhausted": True}
+
+
+def test_more_sets_than_ids_are_an_error_with_a_sentence(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.TooMany")), []))
+    error = client.ask("e", 0, 2).exception(60)
+    assert isinstance(error, TunerFailed)
+    assert error.message == "ValueError: generate_multiple_parameters returned 3 parameter sets for 2 ids"
+
+
+@pytest.mark.parametrize("most", [100, 2])
+def test_the_calls_are_the_same_when_it_is_rebuilt_from_the_record(
+        client: TunerClient, folder: Path, most: int) -> None:
+    document, events, number = spec(own(folder, "mine.Batches", most=most)), [], 0
+    result(client.open("e", document, []))
+    for count in (3, 1, 2):
+        for index, parameters in enumerate(result(client.ask("e", number, count))["parameters"]):
+            events.append({"event": "ask", "number": number, "parameters": parameters,
+                           **({"asked": count} if index == 0 else {})})
+            number += 1
+        end = told(number - 1, parameters)
+        result(client.tell("e", **end))
+        events.append({"event": "tell", **end})
+    result(client.open("again", document, events))
+    assert result(client.ask("again", number, 4)) == result(client.ask("e", number, 4))
+
+
 def test_proposals_may_come_from_a_thread_of_the_tuner(client: TunerClient, folder: Path) -> None:
     result(client.open("e", spec(own(folder, "mine.Musing")), []))
     assert sorted(parameters["x"] for parameters in asked(client, 0, 3)) == [0, 1, 2]
@@ -245,7 +314,7 @@ def test_a_tuner_with_a_callback_that_is_not_used_is_at_its_end_when_it_has_no_m
         client: TunerClient, folder: Path, make_tuner: Callable[[str], None]) -> None:
     make_tuner("""
         def generate_multiple_parameters(self, parameter_id_list, **kwargs):
-            return [{"x": 1}] if parameter_id_list == [0] else []
+            return [{"x": 1}] if 0 in parameter_id_list else []
     """)
     result(client.open("e", spec(own(folder, "other.Other")), []))
     assert result(client.ask("e", 0, 2)) == {"parameters": [{"x": 1}], "exhausted": False}

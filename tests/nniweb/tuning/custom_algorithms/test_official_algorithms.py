@@ -19,7 +19,7 @@ PACKAGE = {
         from . import parameter_expressions
         from .tuner import Tuner
         class OptimizeMode: pass
-        def json2space(space):
+        def names_in(space):
             return sorted(space)
         def drawn(low, high, state):
             return parameter_expressions.uniform(low, high, state)
@@ -39,7 +39,7 @@ PACKAGE = {
         from nni.common import trace
         from nni.common.graphs import EDGES
         from nni.runtime.config import OptimizeMode as SameMode
-        from nni.utils import OptimizeMode, drawn, json2space
+        from nni.utils import OptimizeMode, drawn, names_in
 
         @trace
         class TheirTuner(Tuner):
@@ -48,7 +48,7 @@ PACKAGE = {
             def update_search_space(self, search_space):
                 self.space = search_space
             def generate_parameters(self, parameter_id, **kwargs):
-                return {"names": json2space(self.space), "edges": EDGES, "one": drawn(1, 1, np.random)}
+                return {"names": names_in(self.space), "edges": EDGES, "one": drawn(1, 1, np.random)}
             def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
                 pass
         """,

@@ -69,6 +69,10 @@ class Halving(MsgDispatcherBase):
     def handle_add_customized_trial(self, data):
         self.heard.append(["customized", data["parameters"]])
 
+class Nan(Halving):
+    def handle_request_trial_jobs(self, data):
+        self.send(CommandType.NewTrialJob, nni.dump({"parameter_id": 0, "parameters": {"x": float("nan")}}))
+
 class Patient(Halving):
     """Sends a second trial only when the first has ended, without being asked again."""
     def handle_request_trial_jobs(self, data):
@@ -300,3 +304,10 @@ def test_the_advisor_that_nni_comes_with_runs_unchanged(client: TunerClient, tmp
         del running[ended]
     assert budgets.count(1) == 9
     assert set(budgets) == {1, 3, 9}
+
+
+def test_parameters_that_no_trial_can_be_given_are_said(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.Nan")), []))
+    error = client.ask("e", 0, 1).exception(60)
+    assert isinstance(error, TunerFailed)
+    assert "the parameter set {'x': nan} cannot be written as JSON" in error.message

@@ -15,6 +15,7 @@ ALGORITHMS = '''
 import os, random, sys
 import numpy as np
 import nni
+import nni.parameter_expressions
 from nni.assessor import Assessor, AssessResult
 from nni.tuner import Tuner
 from nni.utils import OptimizeMode, extract_scalar_reward, extract_scalar_history
@@ -83,8 +84,50 @@ class Undecided(Assessor):
     def assess_trial(self, trial_job_id, trial_history):
         return None
 
+class Truth(Assessor):
+    """Answers with the truth values that NNI takes as well."""
+    def assess_trial(self, trial_job_id, trial_history):
+        good = trial_history[-1] > 0.5
+        return good if trial_job_id == "plain" else np.bool_(good)
+
 class NoTuner:
     pass
+
+class Numpy(Climber):
+    """Proposes what numpy gives."""
+    def generate_parameters(self, parameter_id, **kwargs):
+        chosen = nni.parameter_expressions.choice([1, 2, 3], np.random.RandomState(parameter_id))
+        return {"chosen": chosen, "real": np.float32(0.5), "is": np.bool_(True), "name": np.str_("a"),
+                "array": np.array([[1, 2], [3, 4]]), "pair": (1, np.int64(2)), "inner": [{"n": np.int64(3)}],
+                "no": None}
+
+class TakesLittle(Tuner):
+    """Methods with the arguments that every release of NNI passes, and no others."""
+    def __init__(self):
+        self.calls = []
+    def update_search_space(self, search_space):
+        pass
+    def generate_parameters(self, parameter_id):
+        return {"calls": list(self.calls)}
+    def receive_trial_result(self, parameter_id, parameters, value):
+        self.calls.append(["result", parameter_id, value])
+    def trial_end(self, parameter_id, success):
+        self.calls.append(["end", parameter_id, success])
+
+class TakesSome(TakesLittle):
+    def generate_multiple_parameters(self, parameter_id_list):
+        return [{"calls": list(self.calls)} for _ in parameter_id_list]
+    def receive_trial_result(self, parameter_id, parameters, value, trial_job_id):
+        self.calls.append(["result", parameter_id, value, trial_job_id])
+    def trial_end(self, parameter_id, success, *, trial_job_id=None):
+        self.calls.append(["end", parameter_id, success, trial_job_id])
+
+class Returns(Climber):
+    def __init__(self, kind):
+        super().__init__()
+        self.proposed = {"list": [1, 2], "set": {"x": {1}}, "nan": {"x": float("nan")}}[kind]
+    def generate_parameters(self, parameter_id, **kwargs):
+        return self.proposed
 
 '''
 
@@ -182,6 +225,43 @@ def test_what_it_raises_is_the_answer(client: TunerClient, folder: Path) -> None
     assert isinstance(error, TunerFailed)
     assert error.message == "ValueError: the tuner's own fault"
     assert "generate_parameters" in error.traceback
+    assert error.part == "tuner"
+
+
+def test_a_tuner_may_propose_what_numpy_gives(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec(own(folder, "mine.Numpy")), []))
+    [first] = result(client.ask("e", 0, 1))["parameters"]
+    assert first.pop("chosen") in (1, 2, 3)
+    assert first == {"real": 0.5, "is": True, "name": "a", "array": [[1, 2], [3, 4]], "pair": [1, 2],
+                     "inner": [{"n": 3}], "no": None}
+    document = {**spec(own(folder, "mine.Numpy")), "multi_phase": True}
+    result(client.open("e", document, []))
+    [given] = result(client.ask_for_trials("e", 0, ["t0"]))["given"]
+    assert given["parameters"]["array"] == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(("name", "calls"), [
+    ("TakesLittle", [["result", 0, 0.5], ["end", 0, True]]),
+    ("TakesSome", [["result", 0, 0.5, "t0"], ["end", 0, True, "t0"]]),
+])
+def test_a_method_gets_the_arguments_that_it_takes(client: TunerClient, folder: Path, name: str, calls: list[Any]
+                                                   ) -> None:
+    result(client.open("e", spec(own(folder, f"mine.{name}")), []))
+    [first] = result(client.ask("e", 0, 1))["parameters"]
+    result(client.tell("e", 0, first, 0.5, "SUCCEEDED", trial="t0", result="0.5"))
+    assert result(client.ask("e", 1, 1))["parameters"] == [{"calls": calls}]
+
+
+@pytest.mark.parametrize(("kind", "words"), [
+    ("list", "a parameter set must be a dict with the parameters by name, not [1, 2] (list)"),
+    ("set", "the parameter set {'x': {1}} cannot be written as JSON: a set cannot be written as JSON"),
+    ("nan", "the parameter set {'x': nan} cannot be written as JSON: "),
+])
+def test_what_is_no_parameter_set_is_said(client: TunerClient, folder: Path, kind: str, words: str) -> None:
+    result(client.open("e", spec(own(folder, "mine.Returns", kind=kind)), []))
+    error = client.ask("e", 0, 1).exception(WAIT)
+    assert isinstance(error, TunerFailed)
+    assert words in error.message
 
 
 def test_no_more_trials_means_wait_while_some_run_and_the_end_when_none_does(
@@ -201,7 +281,17 @@ def test_an_assessor_of_ones_own_stops_trials(client: TunerClient, folder: Path)
     assert result(client.intermediate("e", reports)) == {"stop": ["b"]}
     result(client.open("e", spec({"name": "Random"}, own(folder, "mine.Undecided")), []))
     error = client.intermediate("e", reports).exception(WAIT)
-    assert "AssessResult.Good or AssessResult.Bad, not None" in str(error)
+    assert isinstance(error, TunerFailed)
+    assert "AssessResult.Good or AssessResult.Bad, or True or False, not None" in str(error)
+    assert error.part == "assessor"
+
+
+def test_an_assessor_may_answer_with_true_and_false(client: TunerClient, folder: Path) -> None:
+    result(client.open("e", spec({"name": "Random"}, own(folder, "mine.Truth")), []))
+    reports = [{"trial": trial, "sequence": sequence, "value": value}
+               for sequence, value in enumerate((0.9, 0.1)) for trial in ("plain", "numpy")]
+    assert result(client.intermediate("e", reports[:2])) == {"stop": []}
+    assert result(client.intermediate("e", reports[2:])) == {"stop": ["plain", "numpy"]}
 
 
 def test_an_assessor_of_ones_own_sees_whole_results(client: TunerClient, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The tuner process with algorithms that do what algorithms should not. Run as a program."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -8,6 +9,7 @@ from typing import Any
 
 from nniweb.tuning import algorithms
 from nniweb.tuning.class_args import ClassArgs, RandomArgs
+from nniweb.tuning.process.reply_size import MOST_REPLY
 from nniweb.tuning.process.tuner_process import main
 from nniweb.tuning.search_space.space import Parameters
 from nniweb.tuning.tuners.random_search import RandomSearch
@@ -30,6 +32,20 @@ class Misbehaving(RandomSearch):
         if how == "die":
             os.write(2, b"about to die\n")
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "large":
+            return {"how": "x" * MOST_REPLY}
+        if how == "large together":
+            return {"how": "x" * (MOST_REPLY // 9)}
+        if how == "raise at length":
+            raise RuntimeError("x" * (MOST_REPLY + 1))
+        if how == "write without end":
+            while True:
+                os.write(1, b"x" * 1_000_000)
+        if how == "write into the wire":
+            for descriptor in range(3, 20):
+                with contextlib.suppress(OSError):
+                    for _ in range(MOST_REPLY // 1_000_000 + 1):
+                        os.write(descriptor, b"x" * 1_000_000)
         if how == "hang":
             time.sleep(3600)
         if how == "print":

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -190,6 +192,52 @@ def test_a_tuner_that_kills_the_process_is_named_as_the_suspect_with_its_last_wo
 def test_what_a_tuner_prints_does_not_disturb_the_wire_and_what_it_reads_is_empty(bad_client: TunerClient) -> None:
     bad_client.open("noisy", misbehaving("print"), [])
     assert len(result(bad_client.ask("noisy", 0, 6))["parameters"]) == 6
+
+
+@pytest.mark.parametrize(("how", "words"), [
+    ("large", "characters as JSON, and"), ("large together", "bytes as JSON, and"),
+    ("raise at length", "RuntimeError: xxx"),
+])
+def test_an_answer_that_is_too_long_breaks_only_its_own_experiment(
+        bad_client: TunerClient, how: str, words: str) -> None:
+    bad_client.open("good", spec(), [])
+    bad_client.open("bad", misbehaving(how), [])
+    result(bad_client.ask("bad", 0, 2))
+    failure = error(bad_client.ask("bad", 2, 10))
+    assert isinstance(failure, TunerFailed)
+    assert words in str(failure)
+    assert len(str(failure)) < 5000
+    assert len(failure.traceback) < 50_000
+    assert len(result(bad_client.ask("good", 0, 1))["parameters"]) == 1
+
+
+def test_a_process_that_sends_what_is_too_long_for_a_reply_is_ended_with_a_sentence(bad_client: TunerClient) -> None:
+    bad_client.open("bad", misbehaving("write into the wire"), [])
+    result(bad_client.ask("bad", 0, 2))
+    failure = error(bad_client.ask("bad", 2, 1))
+    assert isinstance(failure, TunerProcessDied)
+    assert failure.suspect == "bad"
+    assert "more than 32 MiB in one reply" in str(failure)
+
+
+def test_a_tuner_that_writes_without_end_takes_neither_memory_nor_processor_nor_the_log(
+        bad_client: TunerClient, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bad_client.open("bad", misbehaving("write without end"), [])
+    result(bad_client.ask("bad", 0, 2))
+    tracemalloc.start()
+    try:
+        began, used = time.monotonic(), time.process_time()
+        bad_client.ask("bad", 2, 1)
+        with pytest.raises(TimeoutError):
+            bad_client.ask("bad", 3, 1).result(3)
+        share = (time.process_time() - used) / (time.monotonic() - began)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 20_000_000
+    assert share < 0.5
+    assert sum(len(record.getMessage()) for record in caplog.records) < 1_000_000
 
 
 def test_an_unusable_spec_fails_the_open_and_an_unusable_new_space_changes_nothing(client: TunerClient) -> None:

@@ -110,3 +110,9 @@ def test_a_huge_space_costs_nothing_until_it_is_walked() -> None:
     raw = {f"p{i}": {"_type": "randint", "_value": [0, 10**9]} for i in range(30)}
     raw["c"] = {"_type": "choice", "_value": [{"_name": "a", **raw}, {"_name": "b"}]}
     assert grid_points(raw, 2)[0]["p0"] == 0
+
+
+def test_the_first_of_many_points_are_spread_over_all_parameters() -> None:
+    raw = {f"p{i}": {"_type": "choice", "_value": list("abcde")} for i in range(7)}
+    first = grid_points(raw, 40)
+    assert all({point[name] for point in first} == set("abcde") for name in raw)

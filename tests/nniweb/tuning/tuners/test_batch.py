@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nniweb.tuning.search_space.parameter_list import as_the_trial_gets_it
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, Tuner
@@ -42,6 +43,16 @@ def test_a_restart_and_a_longer_list_run_what_is_left() -> None:
     assert run(tuner, 2) == [{"lr": 0.2}, LIST[3], {"lr": 9}]
 
 
+def test_plain_options_are_sets_of_the_only_parameter_and_reach_the_trial_without_its_name() -> None:
+    plain = [1, 100, "a", True, None, [2, 3]]
+    asked = run(make("BatchTuner", {}, space(plain)))
+    assert asked == [{"combine": option} for option in plain]
+    assert [as_the_trial_gets_it(parameters, space(plain)) for parameters in asked] == plain
+    # an object is a whole set, also where it looks like one of those; so is what a person put together
+    assert as_the_trial_gets_it({"combine": 1}, space([{"combine": 1}, {"combine": 2}])) == {"combine": 1}
+    assert as_the_trial_gets_it({"other": 1}, space(plain)) == {"other": 1}
+
+
 def test_what_a_trial_does_with_its_parameters_does_not_change_the_list() -> None:
     tuner = make("BatchTuner", {}, space(LIST[3:] * 2))
     tuner.ask(0)["deep"].clear()
@@ -50,7 +61,7 @@ def test_what_a_trial_does_with_its_parameters_does_not_change_the_list() -> Non
 
 @pytest.mark.parametrize(("raw", "words"), [
     (QUADRATIC, "exactly one parameter"),
-    (space([1, 2]), "options are objects"),
+    (space([{"lr": 1}, 2]), "options are all plain"),
     ({"x": {"_type": "uniform", "_value": [0, 1]}}, "options are objects"),
     (space([{"_name": "a"}, {"_name": "b"}]), "options are objects"),
 ])  # fmt: skip

@@ -43,6 +43,16 @@ def test_each_trial_saves_where_its_successor_loads() -> None:
     assert [asked[SAVE_KEY] for asked in second] == [f"/shared/run-1/2/{place}" for place in range(5)]
 
 
+def test_a_population_of_one_goes_on_from_its_own_checkpoint() -> None:
+    tuner = make("PBT", {**ARGS, "population_size": 1}, QUADRATIC)
+    first = tuner.ask(0)
+    with pytest.raises(ResultsNeeded):
+        tuner.ask(1)
+    tuner.tell(0, first, 1.0, "SUCCEEDED")
+    second = tuner.ask(1)
+    assert (second[LOAD_KEY], plain(second)) == (first[SAVE_KEY], plain(first))
+
+
 def test_the_direction_decides_who_is_worst() -> None:
     tuner = make("PBT", {**ARGS, "optimize_mode": "minimize"}, QUADRATIC)
     first = generation(tuner, 0)

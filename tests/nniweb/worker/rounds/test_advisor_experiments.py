@@ -3,7 +3,7 @@
 import pytest
 
 from nniweb.experiments.actions import intents
-from nniweb.experiments.models import Trial, TunerEvent
+from nniweb.experiments.models import Experiment, Trial, TunerEvent
 from tests.nniweb.worker.conftest import report
 
 ADVISOR = """
@@ -84,3 +84,9 @@ def test_after_a_restart_it_has_heard_the_same(rig, experiment) -> None:
     assert heard(second) == [["PERIODICAL", "p0", 0.5], ["FINAL", "p0", 0.75], ["end", "p0", "SUCCEEDED"]]
     assert heard(third) == [["PERIODICAL", "p1", 0.25], ["FINAL", "p1", 0.125], ["end", "p1", "SUCCEEDED"]]
     assert TunerEvent.objects.filter(experiment=experiment, data__event="ask").count() == 3
+
+
+def test_an_advisor_cannot_be_used_with_replicates(rig, experiment) -> None:
+    Experiment.objects.filter(pk=experiment.pk).update(replicates={"n": 2})
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "ERROR")
+    assert "an advisor hears of each trial by itself" in Experiment.objects.get(pk=experiment.pk).message

@@ -1,43 +1,73 @@
-"""Results that people bring from elsewhere while an experiment goes on reach its tuner."""
+"""Results that people bring from elsewhere reach the experiment's tuner."""
+
+from datetime import UTC, datetime
 
 import pytest
 
-from nniweb.experiments.actions.imported_results import import_results
+from nniweb.experiments.actions.change_and_undo import resume_with
+from nniweb.experiments.actions.imported_results import import_results, imports_of
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.models import ExperimentEvent, TunerEvent
+from nniweb.experiments.models import Experiment, ExperimentEvent, TunerEvent
+from nniweb.experiments.models.experiment import ExperimentStatus
 from tests.nniweb.worker.conftest import report
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LIST = {"all": {"_type": "choice", "_value": [{"x": number} for number in range(5)]}}
 TUNER = """
 from nni.tuner import Tuner
 
 class Mine(Tuner):
-    known = []
+    made = 0
+    def __init__(self):
+        self.known = []
+        Mine.made += 1
     def update_search_space(self, search_space):
         pass
     def generate_parameters(self, parameter_id, **kwargs):
-        return {"known": list(self.known)}
+        return {"known": list(self.known), "made": Mine.made}
     def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
         pass
     def import_data(self, data):
-        self.known += [[entry["parameter"], entry["value"]] for entry in data]
+        self.known.append([[entry["parameter"], entry["value"]] for entry in data])
 """
 
 
-def test_the_running_tuner_is_told_of_them(rig, tmp_path) -> None:
+def test_the_running_tuner_is_told_of_them_in_one_call_as_they_are(rig, tmp_path) -> None:
     (tmp_path / "mine.py").write_text(TUNER)
     experiment = rig.experiment(tuner={"class_name": "mine.Mine", "code_directory": str(tmp_path), "class_args": {}},
                                 trial_concurrency=1)
     [first] = rig.submitted(experiment, 1)
+    opened = rig.runner.work.tuners._opened[experiment.pk]
     assert import_results(experiment, [{"parameter": {"x": 0.5}, "value": 3, "trialJobId": "aBcDe"},
                                        {"parameter": {"x": 0.25}, "value": '{"default": 0.75, "loss": 1}'}]) == 2
+    import_results(experiment, [{"parameter": {"x": 0.1}, "value": {"default": 0.5, "loss": 2}}])
     report(first, 1.0)
     [_, second] = rig.submitted(experiment, 2)
-    assert second.parameter_sets.get().value == {"known": [[{"x": 0.5}, 3.0], [{"x": 0.25}, 0.75]]}
-    assert ExperimentEvent.objects.get(experiment=experiment, kind="imported").message.startswith("2 results")
+    known = [[[{"x": 0.5}, 3.0], [{"x": 0.25}, {"default": 0.75, "loss": 1}]],
+             [[{"x": 0.1}, {"default": 0.5, "loss": 2}]]]
+    assert second.parameter_sets.get().value == {"known": known, "made": 1}
+    assert ExperimentEvent.objects.filter(experiment=experiment, kind="imported").first().message.startswith(
+        "2 results")
+    assert rig.runner.work.tuners._opened[experiment.pk] is opened  # the object lives on
+    assert imports_of(experiment) == [
+        [{"parameter": {"x": 0.5}, "value": 3.0}, {"parameter": {"x": 0.25}, "value": {"default": 0.75, "loss": 1}}],
+        [{"parameter": {"x": 0.1}, "value": {"default": 0.5, "loss": 2}}]]
+    rig.runner.work.tuners.forget(experiment.pk)  # as after a restart
+    report(second, 1.0)
+    assert rig.submitted(experiment, 3)[2].parameter_sets.get().value == {"known": known, "made": 1}
+
+
+def test_a_built_in_tuner_is_made_anew_once_with_them(rig) -> None:
+    experiment = rig.experiment(tuner={"name": "Random"}, trial_concurrency=1)
+    [first] = rig.submitted(experiment, 1)
+    before = rig.runner.work.tuners._opened[experiment.pk]
+    import_results(experiment, [{"parameter": {"x": 0.5}, "value": 3}])
+    report(first, 1.0)
+    rig.submitted(experiment, 2)
     opened = rig.runner.work.tuners._opened[experiment.pk]
+    assert opened is not before
     rig.rounds()
-    assert rig.runner.work.tuners._opened[experiment.pk] is opened  # it is made anew once, not in each round
+    assert rig.runner.work.tuners._opened[experiment.pk] is opened
 
 
 def test_a_list_leaves_out_what_was_run_elsewhere(rig) -> None:
@@ -48,8 +78,25 @@ def test_a_list_leaves_out_what_was_run_elsewhere(rig) -> None:
     assert [trial.parameter_sets.get().value for trial in rig.submitted(experiment, 2)] == [{"x": 0}, {"x": 4}]
 
 
+def test_those_of_one_that_is_done_reach_its_tuner_when_it_is_resumed(rig, tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(TUNER)
+    experiment = rig.experiment(tuner={"class_name": "mine.Mine", "code_directory": str(tmp_path), "class_args": {}},
+                                trial_concurrency=1, max_trial_number=1)
+    [first] = rig.submitted(experiment, 1)
+    report(first, 1.0)
+    rig.until(lambda: Experiment.objects.get().status == ExperimentStatus.DONE)
+    import_results(experiment, [{"parameter": {"x": 0.5}, "value": 3}])
+    assert ExperimentEvent.objects.filter(experiment=experiment, kind="imported").get().message == \
+        "1 result was imported for the tuner."
+    rig.rounds()
+    assert Experiment.objects.get().status == ExperimentStatus.DONE
+    resume_with(experiment, {"max_trial_number": 2})
+    [_, second] = rig.submitted(experiment, 2)
+    assert second.parameter_sets.get().value["known"] == [[[{"x": 0.5}, 3.0]]]
+
+
 @pytest.mark.parametrize(("fields", "words"), [
-    ({"status": "DONE"}, "The experiment is DONE"), ({"status": "STOPPING"}, "The experiment is STOPPING"),
+    ({"status": "DONE", "code_removed_at": NOW}, "The copy of the experiment's code was removed"),
     ({"tuner": {"name": "Hyperband"}}, "Hyperband cannot use imported results"),
     ({"tuner": {"name": "PBT"}}, "PBT cannot use imported results"),
 ])

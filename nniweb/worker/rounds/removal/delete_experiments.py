@@ -14,6 +14,7 @@ from django.db.models import Q
 from nniweb.experiments.access import audit
 from nniweb.experiments.access.request_actor import asked_by
 from nniweb.experiments.launch.checkpoint_folders import remove_checkpoints
+from nniweb.experiments.lifecycle.tuner_surroundings import remove_tuner_folder
 from nniweb.experiments.models import CodeArchive, Experiment
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
@@ -54,6 +55,7 @@ def delete_some(work: ClusterWork) -> None:
 
 def _remove_last_row(work: ClusterWork, experiment: Experiment) -> None:
     remove_checkpoints(experiment)
+    remove_tuner_folder(experiment)
     with work.lease.transaction():
         if experiment.code_id is not None:
             CodeArchive.objects.filter(pk=experiment.code_id).update(last_used=work.now())

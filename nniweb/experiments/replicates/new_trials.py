@@ -1,0 +1,86 @@
+"""Trials of proposals: the first of each, further ones when there is room, and those that people ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F, Sum
+
+from nniweb.experiments.lifecycle.reason_columns import said
+from nniweb.experiments.models import Experiment, Proposal, Trial, TrialEvent, TrialParameters
+from nniweb.experiments.results.replicates import replicates_of_each, seed_of
+from nniweb.experiments.sql.changed_rows import update
+from nniweb.experiments.sql.new_rows import insert
+from nniweb.experiments.sql.selected_rows import places, select
+
+_OF_PROPOSAL = ("id", "number", "first_sequence_id", "begun", "wanted")
+
+
+def replicates_to_start(experiment: Experiment) -> int:
+    """Further replicates that wait for room."""
+    if not experiment.has_replicates:
+        return 0
+    found = Proposal.objects.filter(experiment=experiment, begun__lt=F("wanted")).aggregate(
+        count=Sum(F("wanted") - F("begun")))
+    return int(found["count"] or 0)
+
+
+def with_proposals(experiment: Experiment, trials: Sequence[Trial], *, raced: bool, forbidden: Container[int] = ()
+                   ) -> Sequence[Trial]:
+    """New trials, not stored yet, as the first replicates of proposals, which are stored. Without ``raced`` all others
+    are wanted, too, except at the places ``forbidden``, whose parameters break a constraint. In an experiment without
+    replicates they stay as they are.
+    """
+    if experiment.has_replicates:
+        most = 1 if raced else replicates_of_each(experiment)
+        proposals = insert(Proposal(experiment=experiment, number=trial.ask_number,
+                                    first_sequence_id=trial.sequence_id, wanted=1 if place in forbidden else most)
+                           for place, trial in enumerate(trials))
+        for trial, proposal in zip(trials, proposals, strict=True):
+            trial.proposal, trial.replicate, trial.seed = proposal, 0, seed_of(experiment, 0)
+    return trials
+
+
+def make_replicates(experiment: Experiment, most: int, may_start: int, reason: str, at: datetime, revision: int
+                    ) -> tuple[list[Trial], dict[int, TrialParameters]]:
+    """At most so many further replicates as trials, those of the earliest proposals first, and by trial (primary key)
+    their parameters. All but the first ``may_start`` of them wait, and say why.
+
+    Inside a transaction that holds the experiment's row, which is as it is now; it is brought up to date.
+    """
+    proposals = select(Proposal, _OF_PROPOSAL, "WHERE experiment_id = %s AND begun < wanted ORDER BY first_sequence_id"
+                       " LIMIT %s", [experiment.pk, most])
+    due = [(proposal, replicate) for proposal in proposals
+           for replicate in range(proposal.begun, proposal.wanted)][:most]
+    if not due:
+        return [], {}
+    given = _parameters(experiment, proposals)
+    trials = insert(
+        Trial(experiment=experiment, sequence_id=experiment.next_sequence_id + place, ask_number=proposal.number,
+              source="tuner" if proposal.number is not None else "customized", proposal=proposal, replicate=replicate,
+              seed=seed_of(experiment, replicate), created_at=at, revision=revision,
+              **said("" if place < may_start else reason))
+        for place, (proposal, replicate) in enumerate(due))
+    stored = insert(TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number,
+                                    value=given.get(proposal.first_sequence_id))
+                    for trial, (proposal, _) in zip(trials, due, strict=True))
+    insert(TrialEvent(trial=trial, at=at, kind="created",
+                      message=f"Replicate {replicate} of the proposal of trial {proposal.first_sequence_id}.")
+           for trial, (proposal, replicate) in zip(trials, due, strict=True))
+    for proposal, replicate in due:
+        update(Proposal, "id = %s", [proposal.pk], begun=replicate + 1)
+    experiment.next_sequence_id += len(trials)
+    update(Experiment, "id = %s", [experiment.pk], next_sequence_id=experiment.next_sequence_id)
+    return trials, {row.trial_id: row for row in stored}
+
+
+def _parameters(experiment: Experiment, proposals: Sequence[Proposal]) -> dict[int, Any]:
+    """By the number of the first trial."""
+    numbers = [proposal.first_sequence_id for proposal in proposals]
+    first = {trial.pk: trial.sequence_id for trial in select(
+        Trial, ("id", "sequence_id"), f"WHERE experiment_id = %s AND sequence_id IN {places(numbers)}",
+        [experiment.pk, *numbers])}
+    return {first[pk]: value for pk, value in TrialParameters.objects.filter(
+        trial__in=list(first), index=0).values_list("trial", "value")}

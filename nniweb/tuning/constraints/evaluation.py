@@ -1,0 +1,233 @@
+"""What a constraint says of given values.
+
+Beside true and false there are two more outcomes. *Absent*: it names something that the values do not have, such as a
+parameter of an option that was not chosen; it says nothing of them then. *Undefined*: it cannot be computed (a division
+by zero, a text compared by ``<``). ``and``, ``or`` and ``not`` follow Kleene's logic, in which an unknown part counts
+only where the known parts do not decide; of the two unknown outcomes undefined is the stronger one.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from nniweb.tuning.constraints.language import (
+    Arithmetic,
+    Call,
+    Comparison,
+    Joined,
+    Literal,
+    Name,
+    Node,
+    Not,
+    OneOf,
+)
+
+
+class Unknown(Enum):
+    ABSENT = "absent"
+    UNDEFINED = "undefined"
+
+
+ABSENT: Final = Unknown.ABSENT
+UNDEFINED: Final = Unknown.UNDEFINED
+#: What a name stands for, ABSENT where there is nothing.
+Lookup = Callable[[tuple[str, ...]], Any]
+#: Larger violations than this there are not.
+MOST_VIOLATED = 1.0
+
+
+def value_in(point: Mapping[str, Any], parts: Sequence[str]) -> Any:
+    """What a point has under a dotted name; of an option with parameters of its own the option's name."""
+    found: Any = point
+    for part in parts:
+        if not isinstance(found, Mapping) or part not in found:
+            return ABSENT
+        found = found[part]
+    return found.get("_name", found) if isinstance(found, Mapping) else found
+
+
+def truth(tree: Node, lookup: Lookup) -> bool | Unknown:
+    """Whether the constraint is true of what the names stand for."""
+    match tree:
+        case Joined(all_of=all_of, parts=parts):
+            unknown: Unknown | None = None
+            for part in parts:
+                outcome = truth(part, lookup)
+                if outcome is (not all_of):
+                    return outcome
+                if isinstance(outcome, Unknown) and unknown is not UNDEFINED:
+                    unknown = outcome
+            return all_of if unknown is None else unknown
+        case Not(inner=inner):
+            outcome = truth(inner, lookup)
+            return outcome if isinstance(outcome, Unknown) else not outcome
+        case Comparison(operator=operator, left=left, right=right):
+            return _compared(operator, left, right, lookup)
+        case OneOf(left=left, values=values):
+            return _is_one_of(_value(left, lookup), [_value(value, lookup) for value in values])
+    value = _value(tree, lookup)
+    return value if isinstance(value, bool | Unknown) else UNDEFINED
+
+
+def violation(tree: Node, lookup: Lookup) -> float:
+    """How far the values are from satisfying the constraint: 0 where it is true, else more, at most MOST_VIOLATED.
+
+    Of a comparison of numbers the distance of its sides, relative to their sizes, so that constraints in different
+    units count alike. What is unknown is violated as much as possible.
+    """
+    return _violation(tree, lookup, wanted=True)
+
+
+def _violation(tree: Node, lookup: Lookup, *, wanted: bool) -> float:
+    match tree:
+        case Joined(all_of=all_of, parts=parts):
+            each = [_violation(part, lookup, wanted=wanted) for part in parts]
+            return max(each) if all_of is wanted else min(each)
+        case Not(inner=inner):
+            return _violation(inner, lookup, wanted=not wanted)
+    outcome = truth(tree, lookup)
+    if outcome is wanted:
+        return 0.0
+    if isinstance(tree, Comparison) and not isinstance(outcome, Unknown):
+        left, right = _number(_value(tree.left, lookup)), _number(_value(tree.right, lookup))
+        if left is not None and right is not None:
+            return _relative_distance(left, right)
+    return MOST_VIOLATED
+
+
+def _relative_distance(one: float, other: float) -> float:
+    """From a hair above 0 to 1."""
+    half = abs(one / 2 - other / 2)
+    size = abs(one) / 2 + abs(other) / 2
+    return min(max(half / size, 1e-12), MOST_VIOLATED) if size > 0 else 1e-12
+
+
+def _compared(operator: str, left: Node, right: Node, lookup: Lookup) -> bool | Unknown:
+    one, other = _value(left, lookup), _value(right, lookup)
+    if operator in ("=", "!=") and (_is_none(left) or _is_none(right)):
+        # asks whether there is a value
+        first, second = (None if value is ABSENT else value for value in (one, other))
+        if UNDEFINED in (first, second):
+            return UNDEFINED
+        return (first is second) is (operator == "=")
+    if unknown := [value for value in (one, other) if isinstance(value, Unknown)]:
+        return _strongest(unknown)
+    if operator in ("=", "!="):
+        return _equal(one, other) is (operator == "=")
+    first_number, second_number = _number(one), _number(other)
+    if first_number is None or second_number is None:
+        return UNDEFINED
+    match operator:
+        case "<":
+            return first_number < second_number
+        case "<=":
+            return first_number <= second_number
+        case ">":
+            return first_number > second_number
+    return first_number >= second_number
+
+
+def _strongest(unknown: Sequence[Unknown]) -> Unknown:
+    return UNDEFINED if UNDEFINED in unknown else ABSENT
+
+
+def _is_one_of(one: Any, values: Sequence[Any]) -> bool | Unknown:
+    if isinstance(one, Unknown):
+        return one
+    if any(not isinstance(value, Unknown) and _equal(one, value) for value in values):
+        return True
+    unknown = [value for value in values if isinstance(value, Unknown)]
+    return _strongest(unknown) if unknown else False
+
+
+def _is_none(node: Node) -> bool:
+    return isinstance(node, Literal) and node.value is None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    first, second = _number(one), _number(other)
+    if first is not None and second is not None:
+        return first == second
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | dict):
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return bool(one == other)
+
+
+def _number(value: Any) -> float | None:
+    """The value as a finite float, None where it is no number. true and false are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of 309 digits
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _value(node: Node, lookup: Lookup) -> Any:
+    """A number (as a float), a text, true, false, None, a list, an object, or an Unknown."""
+    match node:
+        case Literal(value=value):
+            return value
+        case Name(parts=parts):
+            found = lookup(parts)
+            if isinstance(found, int | float) and not isinstance(found, bool):
+                number = _number(found)
+                return UNDEFINED if number is None else number
+            return found
+        case Arithmetic(first=first, rest=rest):
+            operands = [_value(first, lookup), *(_value(operand, lookup) for _, operand in rest)]
+            return _computed(operands, lambda numbers: _from_left(numbers, [operator for operator, _ in rest]))
+        case Call(function=function, arguments=arguments):
+            return _computed([_value(one, lookup) for one in arguments], _FUNCTIONS[function])
+    return truth(node, lookup)
+
+
+def _computed(operands: Sequence[Any], compute: Callable[[list[float]], float]) -> float | Unknown:
+    if UNDEFINED in operands:
+        return UNDEFINED
+    if any(operand is not ABSENT and _number(operand) is None for operand in operands):
+        return UNDEFINED
+    if ABSENT in operands:
+        return ABSENT
+    try:
+        result = compute([float(operand) for operand in operands])
+    except (ArithmeticError, ValueError):
+        return UNDEFINED
+    return result if math.isfinite(result) else UNDEFINED
+
+
+def _from_left(numbers: list[float], operators: list[str]) -> float:
+    result, *others = numbers
+    for operator, operand in zip(operators, others, strict=True):
+        result = _OPERATORS[operator](result, operand)
+    return result
+
+
+# floats alone, so that no result is large enough to take time
+_OPERATORS: dict[str, Callable[[float, float], float]] = {
+    "+": lambda one, other: one + other,
+    "-": lambda one, other: one - other,
+    "*": lambda one, other: one * other,
+    "/": lambda one, other: one / other,
+    "//": lambda one, other: one // other,
+    "%": lambda one, other: one % other,
+    "**": math.pow,
+}
+_FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
+    "min": min,
+    "max": max,
+    "abs": lambda numbers: abs(numbers[0]),
+    "sqrt": lambda numbers: math.sqrt(numbers[0]),
+    "exp": lambda numbers: math.exp(numbers[0]),
+    "log": lambda numbers: math.log(numbers[0]),
+    "log2": lambda numbers: math.log2(numbers[0]),
+    "log10": lambda numbers: math.log10(numbers[0]),
+    "round": lambda numbers: float(round(numbers[0])),
+    "floor": lambda numbers: float(math.floor(numbers[0])),
+    "ceil": lambda numbers: float(math.ceil(numbers[0])),
+}

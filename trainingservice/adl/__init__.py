@@ -1,0 +1,1 @@
+"""AdaptDL (NNI's ``adl``): each trial is an AdaptDLJob, which AdaptDL stops and starts again on other nodes."""
