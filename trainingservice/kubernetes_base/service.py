@@ -347,6 +347,10 @@ class KubernetesService(PollingTrainingService):
         reporting = reporting_pod(of_trial, self._reporting_role(job))
         end = self._ends.get(job.id)
         of_object = self.kind.see(trial, self._reporting_role(job))
+        if self.kind.runs_again and _has_ended_a_run(reporting, self.kind.container) and (
+                of_object.phase is Phase.SUCCEEDED or of_object.phase is Phase.FAILED and of_object.message):
+            # a pod of an earlier run, whose deletion the watch of pods has not told yet
+            of_trial, reporting = [pod for pod in of_trial if pod is not reporting], None
         if of_object.phase.is_end and not self._is_settled(job, of_object, reporting, end):
             phase = Phase.RUNNING if job.status is TrialJobStatus.RUNNING else Phase.WAITING
             of_object = replace(of_object, phase=phase, message="")

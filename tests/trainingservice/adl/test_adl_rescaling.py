@@ -121,6 +121,18 @@ def test_a_job_that_fails_in_its_second_run_says_why(bench, cluster, scheduler, 
     assert detail.message.code == "platform_quota"
 
 
+def test_a_pod_of_an_earlier_run_that_the_watch_still_shows_does_not_say_how_the_job_ended(
+        bench, cluster, scheduler, trial, monkeypatch):
+    """The two watches are not in step: the job may have ended before the deletion of its first pods is heard."""
+    service, form, _ = trial
+    take = service._pod_index.take
+    monkeypatch.setattr(service._pod_index, "take", lambda name, pod: "" if pod is None else take(name, pod))
+    cluster.controllers.no_pods_because = "pods is forbidden: exceeded quota: small"
+    scheduler.allocations[""] = 2
+    detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
+    assert detail.message.code == "platform_quota"
+
+
 def test_a_job_that_is_not_adaptive_keeps_its_nodes(bench, cluster, scheduler):
     service = bench.open_service()
     form = bench.form("sleep 600")
