@@ -18,8 +18,8 @@ STEERING = {
 #: Options of ``resume`` that change a limit, as fields.
 NEW_LIMITS = ("max_trial_number", "max_duration")
 LAUNCH_HELP = ("Launch an experiment from its config file. With --follow the exit status is 0 if it is DONE, 1 after "
-               "an error, 2 if no worker is alive, 3 if somebody stopped it, 4 if the server has not answered for ten "
-               "minutes.")
+               "an error or if all of its trials failed, 2 if no worker is alive, 3 if somebody "
+               "stopped it, 4 if the server has not answered for ten minutes.")
 EXPERIMENTS_HELP = ("List experiments; show, follow, pause, resume, stop or delete one, run its failed trials again, "
                     "show or export its trials and metrics, import results. The beginning of an id is enough.")
 

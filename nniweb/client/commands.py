@@ -123,6 +123,8 @@ class _Commands:
             return
         self.say(f"{document['name']} ({document['id']}) on {document['cluster']}")
         self.say(words.progress_line(document))
+        if outcome := words.outcome_words(document):
+            self.say(f"{outcome}.")
         if document["message"]:
             self.say(f"Why: {document['message']}")
         if document["target"] != "RUN":

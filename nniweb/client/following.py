@@ -9,7 +9,7 @@ from typing import Any, Protocol, TextIO
 
 from nniweb.client.errors import CannotReach, NotFound
 from nniweb.client.experiment import Experiment
-from nniweb.client.words import best_trial_lines, front_lines, progress_line, readable_seconds
+from nniweb.client.words import best_trial_lines, front_lines, outcome_words, progress_line, readable_seconds
 
 #: Seconds between two lines where the output is no terminal and something changed.
 PLAIN_LINE_EVERY = 5.0
@@ -22,6 +22,8 @@ AWAY_FOR = 600.0
 MOST_OF_FRONT = 20
 #: Exit status of a command that followed an experiment to its end; docs/client.md has them all.
 EXIT_STATUS = {"DONE": 0, "ERROR": 1, "STOPPED": 3}
+#: That of an experiment that is DONE, where its outcome is this.
+EVERY_TRIAL_FAILED = {"failed": 1}
 NO_WORKER, UNREACHABLE = 2, 4
 
 
@@ -116,8 +118,9 @@ class Follower:
                     self._show(self._followed.document(), at_once=status in EXIT_STATUS)
                     seen = found
                 if status in EXIT_STATUS:
-                    self._summary(self._followed.document())
-                    return EXIT_STATUS[status]
+                    document = self._followed.document()
+                    self._summary(document)
+                    return EXIT_STATUS[status] or EVERY_TRIAL_FAILED.get(document.get("outcome"), 0)
                 somebody_works = self._followed.somebody_works()
             except CannotReach as error:
                 if away_since is None:
@@ -166,6 +169,8 @@ class Follower:
 
     def _summary(self, document: Mapping[str, Any]) -> None:
         self._say(f"{document['status']}{f': {message}' if (message := document['message']) else ''}")
+        if words := outcome_words(document):
+            self._say(f"{words}.")
         lines = best_trial_lines(self._followed.best_trial()) if document["progress"].get("front") is None \
             else front_lines(document, self._followed.front())
         for line in lines or ["No trial reported a result."]:

@@ -28,6 +28,16 @@ def progress_line(document: Mapping[str, Any]) -> str:
             + (f" ({counts})" if counts else "") + best + left)
 
 
+def outcome_words(document: Mapping[str, Any]) -> str:
+    """What is to be said of an experiment's outcome, such as "2 of 3 trials failed"; "" where it succeeded or goes on.
+    """
+    progress, outcome = document["progress"], document.get("outcome")  # an older server has none
+    if outcome in ("failed", "partly_failed"):
+        failed, total = progress["trials"]["FAILED"], progress["total"]
+        return f"{failed} of {total} trials failed" if total > 1 else "The only trial failed"
+    return "No result" if outcome == "no_result" and progress["total"] else ""
+
+
 def imported_line(count: int, experiment: str, *, has_ended: bool) -> str:
     """What became of an import of results."""
     said = "1 result was" if count == 1 else f"{count} results were"
@@ -82,7 +92,8 @@ def experiments_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = [("ID", "NAME", "STATUS", "TRIALS", "BEST", "OWNER", "CREATED")]
     for document in documents:
         progress, limit = document["progress"], document["max_trial_number"]
-        rows.append((document["id"], document["name"][:_LONGEST_CELL], document["status"],
+        status = document["status"] + (", failed" if document.get("outcome") == "failed" else "")
+        rows.append((document["id"], document["name"][:_LONGEST_CELL], status,
                      f"{progress['ended']}{f'/{limit}' if limit else ''}", _best(progress),
                      document["owner"] or "", document["created_at"][:16].replace("T", " ")))
     return table(rows)

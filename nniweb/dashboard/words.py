@@ -9,6 +9,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from nniweb.client.words import outcome_words
 from trainingservice.reasons import jobs_named_by
 
 register = template.Library()
@@ -162,6 +163,12 @@ def best(progress: Any) -> str:
     if progress["best_replicates"] is None:
         return digits(progress["best_value"])
     return mean_with_error(progress["best_value"], progress["best_standard_error"], progress["best_replicates"])
+
+
+@register.filter
+def outcome(experiment: Any) -> str:
+    """What is to be said of an experiment's outcome, "" where it succeeded or goes on."""
+    return outcome_words(experiment)
 
 
 @register.filter

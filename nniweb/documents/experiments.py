@@ -17,6 +17,7 @@ from nniweb.experiments.launch.current_config import current_config
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.explanation import explanations_of
+from nniweb.experiments.results.outcome import Outcome, outcome_of
 from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.results.replicates import replicates_of_each
 from nniweb.experiments.retention.policy import KINDS, days_kept, jobs_kept
@@ -81,6 +82,10 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
     status = serializers.ChoiceField(choices=ExperimentStatus.choices)
+    outcome = serializers.ChoiceField(choices=[one.value for one in Outcome], allow_null=True, help_text=(
+        "How it ended, judged by its trials; null until it has ended. failed: trials failed, and none succeeded or was "
+        "stopped early. partly_failed: there is a result, and trials failed. no_result: no trial has a result that "
+        "counts."))
     target = serializers.ChoiceField(choices=ExperimentTarget.choices, help_text=(
         "What people want the experiment to do."))
     message = serializers.CharField(
@@ -113,9 +118,10 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
         """By hand: of a thousand experiments, field by field, this would be most of what the list takes."""
         git = experiment.code_git
         explanation = self.context["explanations"][experiment.pk]
+        progress = self.context["progress"][experiment.pk]
         return {
             "id": experiment.public_id, "name": experiment.name, "status": experiment.status,
-            "target": experiment.target, "message": str(explanation),
+            "outcome": outcome_of(experiment, progress), "target": experiment.target, "message": str(explanation),
             "reason": reason_document(code_of(explanation), arguments_of(explanation)),
             "owner": experiment.owner.username if experiment.owner else None,
             "group": experiment.group.name if experiment.group else None, "cluster": experiment.cluster.name,
@@ -125,7 +131,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
             "max_trial_number": experiment.max_trial_number, "max_duration": experiment.max_duration,
             "max_trial_duration": experiment.max_trial_duration,
             "code_git": None if git is None else CodeFromGitSerializer(git).data,
-            "progress": progress_document(self.context["progress"][experiment.pk]),
+            "progress": progress_document(progress),
             "created_at": time_text(experiment.created_at), "started_at": time_text(experiment.started_at),
             "ended_at": time_text(experiment.ended_at), "changed_at": time_text(experiment.changed_at),
             "revision": experiment.revision}

@@ -13,6 +13,7 @@ from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.queries.explanation import explanations_of
+from nniweb.experiments.results.outcome import outcome_of
 from nniweb.experiments.results.progress import progress_of
 from nniweb.storage.own_files import COMMAND
 
@@ -75,7 +76,7 @@ def progress_document(experiment: Experiment) -> dict[str, Any]:
     """Of an experiment's document what a line of progress needs."""
     progress = progress_of([experiment], timezone.now())[experiment.pk]
     explanation = explanations_of([experiment], {experiment.pk: progress})[experiment.pk]
-    return {"status": str(experiment.status), "message": str(explanation),
+    return {"status": str(experiment.status), "outcome": outcome_of(experiment, progress), "message": str(explanation),
             "max_trial_number": experiment.max_trial_number, "objectives": experiment.objectives,
             "progress": experiments.progress_document(progress)}
 

@@ -21,6 +21,7 @@ from nniweb.client.words import (
     front_lines,
     imported_line,
     metrics_table,
+    outcome_words,
     progress_line,
     readable_seconds,
     trials_table,
@@ -95,6 +96,8 @@ class Command(AskedHere):
         say = self.stdout.write
         say(f"{experiment.name} ({experiment.public_id}) on {experiment.cluster.name}")
         say(progress_line(progress))
+        if outcome := outcome_words(progress):
+            say(f"{outcome}.")
         if progress["message"]:
             say(f"Why: {progress['message']}")
         if experiment.target != "RUN":

@@ -10,7 +10,7 @@ import { confirmed } from "../ui/confirm.js";
 import { live } from "../lib/live.js";
 import { rest, RestError } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
-import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
+import { isFinishedExperiment, showOutcome, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { best, duration } from "../lib/formats.js";
 import { startShareDialog } from "./dialogs/share_dialog.js";
@@ -46,7 +46,7 @@ function show(now) {
   experiment = now;
   const { progress } = now;
   const write = (/** @type {string} */ name, /** @type {string} */ text) => cells(name).forEach((cell) => showText(cell, text));
-  cells("status").forEach((cell) => showStatus(cell, now.status));
+  cells("status").forEach((cell) => showOutcome(cell, now));
   write("message", now.message);
   write("best", best(progress));
   if (progress.best_trial_id) {

@@ -52,6 +52,18 @@ export function best(progress) {
 }
 
 /**
+ * What is to be said of an experiment's outcome, such as "2 of 3 trials failed"; "" where it succeeded or goes on.
+ * @param {any} experiment
+ */
+export function outcome({ outcome, progress }) {
+  const { total } = progress;
+  if (outcome === "failed" || outcome === "partly_failed") {
+    return total > 1 ? `${progress.trials.FAILED} of ${total} trials failed` : "The only trial failed";
+  }
+  return outcome === "no_result" && total ? "No result" : "";
+}
+
+/**
  * Seconds as "3 min 5 s": the two greatest units.
  * @param {number | null | undefined} seconds
  */

@@ -6,7 +6,7 @@ import { live } from "../lib/live.js";
 import { rest } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import { drawSparkline } from "../charts/sparkline.js";
-import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
+import { isFinishedExperiment, showOutcome, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { best, duration } from "../lib/formats.js";
 import { moment } from "../ui/times.js";
@@ -87,7 +87,7 @@ function fill(row, experiment) {
     mine.tags?.show(experiment.tags);
   }
   showText(cell(row, "name"), experiment.name);
-  showStatus(cell(row, "status"), experiment.status);
+  showOutcome(cell(row, "status"), experiment);
   showText(cell(row, "message"), experiment.message);
   showText(cell(row, "trials"), `${progress.ended} / ${experiment.max_trial_number ?? "∞"}`);
   showBar(cell(row, "trials-bar"), experiment.max_trial_number ? progress.ended / experiment.max_trial_number : null);

@@ -1,5 +1,7 @@
 /** Shows a status: its word, and by its class colour and icon (nniweb.css). */
 
+import { outcome } from "../lib/formats.js";
+
 /**
  * @param {Element | null} element
  * @param {string} status
@@ -8,6 +10,17 @@ export function showStatus(element, status) {
   if (!element || element.textContent === status) return;
   element.textContent = status;
   element.className = `status ${status}`;
+}
+
+/**
+ * The status of an experiment with what came of it, which is in the element behind it.
+ * @param {Element | null} element
+ * @param {any} experiment
+ */
+export function showOutcome(element, experiment) {
+  showStatus(element, experiment.status);
+  element?.setAttribute("data-outcome", experiment.outcome ?? "");
+  showText(element?.nextElementSibling ?? null, outcome(experiment));
 }
 
 /**

@@ -64,6 +64,26 @@ def test_an_error_is_status_1_and_says_why(make_experiment, worker) -> None:
     assert "No trial reported a result." in stage.out.getvalue()
 
 
+def test_done_is_status_1_where_every_trial_failed_and_says_so(make_experiment, worker) -> None:
+    experiment = make_experiment(max_trial_number=2)
+    for number in range(2):
+        Trial.objects.create(experiment=experiment, sequence_id=number, status="FAILED", created_at=timezone.now(),
+                             message="The command ended with exit code 2.")
+    stage = Stage(ends(experiment, "DONE"))
+    assert stage.follow(experiment) == 1
+    assert "2 of 2 trials failed." in stage.out.getvalue()
+
+
+def test_done_is_status_0_where_only_some_trials_failed(make_experiment, worker) -> None:
+    experiment = make_experiment(max_trial_number=2)
+    Trial.objects.create(experiment=experiment, sequence_id=0, status="FAILED", created_at=timezone.now())
+    Trial.objects.create(experiment=experiment, sequence_id=1, status="SUCCEEDED", final_number=0.25,
+                         final_value="0.25", created_at=timezone.now())
+    stage = Stage(ends(experiment, "DONE"))
+    assert stage.follow(experiment) == 0
+    assert "1 of 2 trials failed." in stage.out.getvalue()
+
+
 def test_stopped_by_somebody_is_status_3(make_experiment, worker) -> None:
     experiment = make_experiment()
     assert Stage(ends(experiment, "STOPPED")).follow(experiment) == 3

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nniweb.dashboard.trial_report import without_terminal_codes
-from nniweb.dashboard.words import digits, duration, parameter
+from nniweb.dashboard.words import digits, duration, outcome, parameter
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "static" / "js"
 NUMBERS = [0, 1, -3, 12345, 0.5, 0.123456, 1 / 3, 1234.5678, 99999.9, 123456.7, 1e-3, 0.00012345, 1.5e-9, 1e6, 2.5e12,
@@ -53,6 +53,16 @@ def test_the_scripts_say_the_same(tmp_path: Path) -> None:
         f"[{json.dumps(NUMBERS)}.map(digits), {json.dumps(SECONDS)}.map(duration)]"))
     assert numbers == [digits(value) for value in NUMBERS]
     assert durations == [duration(seconds) for seconds in SECONDS]
+
+
+def test_the_outcome_is_said_where_it_is_no_plain_success(tmp_path: Path) -> None:
+    cases = [{"outcome": code, "progress": {"total": total, "trials": {"FAILED": failed}}}
+             for code, total, failed in (
+                 ("failed", 10, 9), ("failed", 1, 1), ("partly_failed", 12, 3), ("no_result", 2, 0),
+                 ("no_result", 0, 0), ("succeeded", 3, 0), (None, 3, 3))]
+    said = ["9 of 10 trials failed", "The only trial failed", "3 of 12 trials failed", "No result", "", "", ""]
+    assert [outcome(case) for case in cases] == said
+    assert in_node(tmp_path, "lib/formats.js", "outcome", f"{json.dumps(cases)}.map(outcome)") == said
 
 
 def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: Path) -> None:

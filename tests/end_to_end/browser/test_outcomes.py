@@ -1,0 +1,44 @@
+"""What came of an experiment, as a browser shows it: a DONE of which every trial failed is no success."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.end_to_end.running_server import RunningServer
+
+
+@pytest.fixture(scope="module")
+def failed(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The id of an experiment that is DONE and of which every trial failed."""
+    folder = tmp_path_factory.mktemp("failed")
+    (folder / "trial.py").write_text("import no_such_module\n")
+    experiment = server.launch({
+        "experimentName": "failed", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(folder),
+        "trialConcurrency": 2, "maxTrialNumber": 3, "tuner": {"name": "Random", "classArgs": {"seed": 1}},
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trainingService": {"platform": "local"}}, folder)
+    server.wait_for_experiment(experiment)
+    return experiment
+
+
+def colour(page: Any, locator: Any) -> tuple[str, str]:
+    """Of the element, and of what is good."""
+    return tuple(locator.evaluate("""(element) => {
+        const good = document.body.appendChild(document.createElement("span"));
+        good.className = "status SUCCEEDED";
+        return [getComputedStyle(element).color, getComputedStyle(good).color];
+    }"""))
+
+
+@pytest.mark.parametrize("place", ["list", "page"])
+def test_an_experiment_whose_trials_all_failed_is_not_green(server: RunningServer, open_page: Any, failed: str,
+                                                            place: str) -> None:
+    page = open_page(server, "/" if place == "list" else f"/experiments/{failed}/")
+    within = page.locator(f'#experiments tr[data-id="{failed}"]' if place == "list" else ".headline")
+    expect(within.locator(".outcome")).to_have_text("3 of 3 trials failed")
+    status = within.locator(".status").first
+    expect(status).to_have_text("DONE")
+    its, good = colour(page, status)
+    assert its != good
