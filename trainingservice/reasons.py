@@ -347,6 +347,11 @@ def _given_up(count: int, most: int, said: list[str], codes: list[str]) -> str: 
             f"{' / '.join(said) or 'not known.'} Fix the cause, then resume the experiment.")
 
 
+def _equal_failures(count: int, said: str, because: Mapping[str, Any] | None = None) -> str:  # noqa: ARG001
+    return (f"{count} trials in a row failed for the same reason, and none has succeeded: {said} Fix the cause, then "
+            "resume the experiment (failedTrials.giveUpAfterEqual sets the number).")
+
+
 _WRONG_STATUS = {
     "pause": "The experiment is {}. Only an experiment that has not ended and is not being stopped can be paused.",
     "resume": "The experiment is still stopping; wait until it is STOPPED.",
@@ -618,6 +623,9 @@ CODES: dict[str, Kind] = {
         "As many trials in a row failed as giveUpAfter says. said: why the last of them failed; codes: the codes of "
         "the same.",
         _given_up),
+    "equal_failures": Kind(
+        "As many trials in a row as giveUpAfterEqual says failed for the same reason, and no trial has succeeded. "
+        "said: why the last one failed; because: the same with its code.", _equal_failures),
     "wrong_status": Kind(
         "The experiment's status does not allow a command. wish: pause, resume, archive, delete or submit.",
         lambda status, wish: _WRONG_STATUS[wish].format(status)),

@@ -22,8 +22,8 @@ AWAY_FOR = 600.0
 MOST_OF_FRONT = 20
 #: Exit status of a command that followed an experiment to its end; docs/client.md has them all.
 EXIT_STATUS = {"DONE": 0, "ERROR": 1, "STOPPED": 3}
-#: That of an experiment that is DONE, where its outcome is this.
-EVERY_TRIAL_FAILED = {"failed": 1}
+#: That of an experiment that is DONE where its outcome is ``failed``.
+EVERY_TRIAL_FAILED = 1
 NO_WORKER, UNREACHABLE = 2, 4
 
 
@@ -120,7 +120,8 @@ class Follower:
                 if status in EXIT_STATUS:
                     document = self._followed.document()
                     self._summary(document)
-                    return EXIT_STATUS[status] or EVERY_TRIAL_FAILED.get(document.get("outcome"), 0)
+                    has_failed = status == "DONE" and document.get("outcome") == "failed"
+                    return EVERY_TRIAL_FAILED if has_failed else EXIT_STATUS[status]
                 somebody_works = self._followed.somebody_works()
             except CannotReach as error:
                 if away_since is None:

@@ -12,9 +12,12 @@ from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import RESULTS
+from nniweb.experiments.queries.failures import failures_of
 
 #: Events shown here, the newest first.
 SHOWN_EVENTS = 8
+#: Causes of failures shown here.
+SHOWN_FAILURES = 5
 #: The best trials shown here.
 TOP = 10
 
@@ -28,7 +31,8 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     progress = context["experiment"]["progress"]
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     return render(request, "dashboard/experiment/overview.html", {
-        **context, "counts": counts_by_status(progress["trials"]), "top": top, "events": events,
+        **context, "failures": failures_of(found, SHOWN_FAILURES),
+        "counts": counts_by_status(progress["trials"]), "top": top, "events": events,
         "number_names": {column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered}})
 
 

@@ -84,6 +84,10 @@ class RetryDocument(SettingsModel):
         0, ge=0, le=100, description="Maximum number of reruns if the command itself ended with an error.")
 
 
+#: Trials in a row that fail alike before the first success, after which an experiment that says nothing of it ends.
+EQUAL_FAILURES = 5
+
+
 class FailedTrialsDocument(SettingsModel):
     """What failed trials mean for the experiment."""
 
@@ -93,6 +97,10 @@ class FailedTrialsDocument(SettingsModel):
                                "or this number. A trial that its platform lost never counts as a result.")
     give_up_after: int | None = Field(
         None, ge=1, le=MOST, description="The experiment ends with ERROR after this many failed trials in a row.")
+    give_up_after_equal: int | None = Field(
+        None, ge=0, le=MOST, description="As long as no trial has succeeded, the experiment ends with ERROR after this "
+                                         "many trials in a row that failed for the same reason. 0: it does not. "
+                                         f"Default: {EQUAL_FAILURES}, or 0 if giveUpAfter is given.")
 
 
 class ReplicatesDocument(SettingsModel):

@@ -8,6 +8,7 @@ from typing import Any
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
+from trainingservice.failure_key import failure_key
 from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of, each_text, with_texts
 
 
@@ -20,6 +21,12 @@ def said(message: str, whose: str = OTHER) -> dict[str, Any]:
 def said_by_platform(message: str) -> dict[str, Any]:
     """As ``said``, of what a platform says: plain text is its own words."""
     return said(message, PLATFORM)
+
+
+def failed_because(message: str) -> dict[str, Any]:
+    """As ``said``, of a trial that failed."""
+    columns = said(message)
+    return {**columns, "failure": failure_key(columns["message"], columns["reason"], columns["reason_arguments"])}
 
 
 def read(message: str, code: str, arguments: dict[str, Any]) -> str:

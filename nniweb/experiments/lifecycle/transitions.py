@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.experiments.lifecycle.reason_columns import reason_of, said, said_by_platform
+from nniweb.experiments.lifecycle.reason_columns import failed_because, reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, with_cause
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
@@ -31,7 +31,9 @@ from trainingservice.trial_job_status import TrialJobStatus, sources_of
 def move_trial(trial_pk: int, status: TrialJobStatus, at: datetime, *, revision: int, message: str | None = None,
                actor: User | None = None, **fields: Any) -> bool:
     """Move one trial; True if it happened. ``message`` None leaves the old one."""
-    if message is not None:
+    if status is TrialJobStatus.FAILED:
+        fields |= failed_because(message or "")
+    elif message is not None:
         fields |= said(message)
     if status.is_end:
         fields["ended_at"] = at
@@ -61,8 +63,8 @@ def end_unsubmitted(trial_pks: Collection[int], status: TrialJobStatus, at: date
     pks = list(waiting.values_list("pk", flat=True))
     if not pks:
         return
-    Trial.objects.filter(pk__in=pks).update(
-        status=status.value, revision=revision, ended_at=at, **said(message))
+    why = failed_because(message) if status is TrialJobStatus.FAILED else said(message)
+    Trial.objects.filter(pk__in=pks).update(status=status.value, revision=revision, ended_at=at, **why)
     TrialEvent.objects.bulk_create(
         TrialEvent(trial_id=pk, at=at, kind=status.value, actor=actor, message=printable(message)) for pk in pks)
 
@@ -180,7 +182,8 @@ def add_cause(attempt: Attempt, cause: str, *, revision: int) -> None:
     if Attempt.objects.filter(trial=trial, number__gt=attempt.number).exists():
         TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
     elif message != trial.message:
-        Trial.objects.filter(pk=trial.pk, message=trial.message).update(revision=revision, **said(message))
+        why = failed_because(message) if trial.status == TrialJobStatus.FAILED else said(message)
+        Trial.objects.filter(pk=trial.pk, message=trial.message).update(revision=revision, **why)
         TrialEvent.objects.create(trial=trial, at=timezone.now(), kind="the platform says", message=printable(cause))
 
 

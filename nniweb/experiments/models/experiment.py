@@ -121,7 +121,7 @@ class Experiment(models.Model):
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
     #: {"onPlatformFailure": n, "onFailure": n}: attempts more that a trial gets (see ``retries``).
     retry = models.JSONField(default=dict)
-    #: {"tellTuner": "worst" or a number, "giveUpAfter": n}: see ``failed_trials``.
+    #: {"tellTuner": "worst" or a number, "giveUpAfter": n, "giveUpAfterEqual": n}: see ``failed_trials``.
     failed_trials = models.JSONField(default=dict)
     #: Failed trials since the last one with a result, or since a person said that it shall go on.
     failures_in_row = models.PositiveIntegerField(default=0)

@@ -81,6 +81,8 @@ class Trial(models.Model):
     #: Its code (``trainingservice.reasons``), "" where there is no message, and what the code needs besides.
     reason = models.CharField(max_length=32, blank=True, default="", editable=False)
     reason_arguments = models.JSONField(default=dict, editable=False)
+    #: Of a failed one: the same as of those that failed alike (``trainingservice.failure_key``).
+    failure = models.CharField(max_length=12, null=True, editable=False)  # noqa: DJ001  most have none
     #: Its result; with several parameter sets that of the best of them, which is ``result_index``.
     final_value = ExactTextField(null=True)
     final_number = models.FloatField(null=True)
@@ -123,6 +125,9 @@ class Trial(models.Model):
                          condition=Q(status__in=sorted(status.value for status in UNFINISHED))),
             models.Index(fields=["experiment"], name="trials_not_taught", condition=Q(taught=False)),
             models.Index(fields=["experiment"], name="trials_on_front", condition=Q(on_front=True)),
+            # failures are counted by it alone
+            models.Index(fields=["experiment", "failure", "sequence_id"], name="trials_by_failure",
+                         condition=Q(failure__isnull=False)),
             models.Index(fields=["proposal"], name="trials_of_proposals", condition=Q(proposal__isnull=False)),
             # what retention has not looked at yet, the oldest first
             *(models.Index(fields=["experiment", "ended_at"], name=f"trials_with_{kind}",

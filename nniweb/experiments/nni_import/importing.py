@@ -17,6 +17,7 @@ from nniweb.experiments.actions.imported_results import FOREIGN_TRIAL, as_one_im
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launching import create_stopped, take_config
+from nniweb.experiments.lifecycle.reason_columns import failed_because
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -241,7 +242,8 @@ def _trial(experiment: Experiment, trial: ArchivedTrial, stopped: datetime | Non
     return Trial(
         public_id=new_public_id(), foreign_id=trial.id, experiment=experiment, sequence_id=trial.sequence_id or 0,
         status=trial.status.value, source=TrialSource.CUSTOMIZED if trial.is_customized else TrialSource.TUNER,
-        message=printable(trial.message), created_at=trial.created, submitted_at=trial.created,
+        **(failed_because(trial.message) if trial.status is TrialJobStatus.FAILED
+           else {"message": printable(trial.message)}), created_at=trial.created, submitted_at=trial.created,
         started_at=trial.started, ended_at=_end(trial, stopped), taught=True,
         final_value=final.value if final else None, final_number=number_in(final.value) if final else None,
         result_index=index, parameter_set_count=max(1, len(trial.parameters)) if experiment.multi_phase else 1,

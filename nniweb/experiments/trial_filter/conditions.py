@@ -96,6 +96,17 @@ def _texts(column: str, wrap: Wrap = _as_it_is) -> Callable[[Comparison, datetim
     return condition
 
 
+def _texts_or_none(column: str) -> Callable[[Comparison, datetime], Q]:
+    """Of a column that is NULL where there is no value."""
+
+    def condition(comparison: Comparison, _now: datetime) -> Q:
+        if comparison.operator == "~":
+            raise _refused(comparison, "= != or in")
+        return _compared(comparison, column, lambda _, term: term.text, _as_it_is)
+
+    return condition
+
+
 def _choices(column: str, choices: list[str]) -> Callable[[Comparison, datetime], Q]:
     def condition(comparison: Comparison, _now: datetime) -> Q:
         if comparison.operator in _ORDER:
@@ -234,6 +245,7 @@ FIELDS = {field.name: field for field in [
     Field("tag", "one of its tags", _tags),
     Field("message", "why it waits or failed", _texts("message")),
     Field("reason", "the code of the message: quota, gpu_held, exit_code ...", _reasons),
+    Field("failure", "key of a cause of failures, as the overview's links have it", _texts_or_none("failure")),
     Field("source", "who chose its parameters: tuner, customized, rerun", _choices("source", TrialSource.values)),
     Field("created", "2026-01-31, 2026-01-31T18:30 (UTC), 2h ago", _times("created_at")),
     Field("started", "a time, likewise", _times("started_at")),

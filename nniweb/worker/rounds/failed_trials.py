@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nniweb.experiments.config.document import EQUAL_FAILURES
+from nniweb.experiments.lifecycle.reason_columns import reason_of
 from nniweb.experiments.lifecycle.retries import ON_FAILURE, kind_of_failure
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
 from nniweb.experiments.models.trial import CONSTRAINT_BROKEN, RESULTS
 from nniweb.experiments.results.objectives import values_of
 from nniweb.experiments.results.other_metrics import numbers_of_metric
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
 #: Keys of ``Experiment.failed_trials``.
-TELL_TUNER, GIVE_UP_AFTER = "tellTuner", "giveUpAfter"
+TELL_TUNER, GIVE_UP_AFTER, GIVE_UP_AFTER_EQUAL = "tellTuner", "giveUpAfter", "giveUpAfterEqual"
 #: Key of ``Experiment.tuner``.
 INCLUDES_INTERMEDIATES = "include_intermediate_results"
 #: Proposals in a row that break a constraint before the experiment is given up: its tuner does not learn from it.
@@ -112,6 +114,8 @@ def why_given_up(experiment: Experiment) -> str:
     """The reason for which the experiment ends, "" while it goes on."""
     if experiment.failures_in_row >= MOST_REFUSED and (refused := _only_refused(experiment)):
         return refused
+    if equal := _only_equal(experiment):
+        return equal
     most = experiment.failed_trials.get(GIVE_UP_AFTER)
     if most is None or experiment.failures_in_row < most:
         return ""
@@ -120,6 +124,22 @@ def why_given_up(experiment: Experiment) -> str:
     reasons = list(dict.fromkeys(last.values_list("message", "reason")[:count]))[:_REASONS]
     return Reason("given_up", count=count, most=most, said=[message for message, _ in reasons if message],
                   codes=list(dict.fromkeys(code for _, code in reasons if code)))
+
+
+def _only_equal(experiment: Experiment) -> str:
+    """The reason where no trial has succeeded and the last ones failed alike, else ""."""
+    default = 0 if GIVE_UP_AFTER in experiment.failed_trials else EQUAL_FAILURES
+    most = experiment.failed_trials.get(GIVE_UP_AFTER_EQUAL, default)
+    if not most or experiment.failures_in_row < most:
+        return ""
+    trials = Trial.objects.filter(experiment=experiment)
+    # by number, which has an index: of those that ended late nothing else is known than of their neighbours
+    last = list(trials.filter(status=TrialJobStatus.FAILED.value).order_by("-sequence_id")[:most])
+    if last[0].reason == CONSTRAINT_BROKEN or len({trial.failure for trial in last}) > 1 \
+            or trials.filter(status__in=RESULTS).exists():
+        return ""
+    why = reason_of(last[0])
+    return Reason("equal_failures", count=most, said=str(why), **because_of(why))
 
 
 def _only_refused(experiment: Experiment) -> str:

@@ -23,6 +23,16 @@ def failed(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> s
     return experiment
 
 
+def test_equal_failures_stand_together_and_lead_to_their_trials(server: RunningServer, open_page: Any, failed: str
+                                                                ) -> None:
+    page = open_page(server, f"/experiments/{failed}/")
+    causes = page.locator("#failures li")
+    expect(causes).to_have_count(1)
+    expect(causes).to_contain_text("No module named 'no_such_module'")
+    causes.get_by_role("link", name="3 trials").click()
+    expect(page.locator("#trials-table tbody tr[data-id]")).to_have_count(3)
+
+
 def colour(page: Any, locator: Any) -> tuple[str, str]:
     """Of the element, and of what is good."""
     return tuple(locator.evaluate("""(element) => {

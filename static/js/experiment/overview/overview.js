@@ -5,9 +5,11 @@ import { DurationChart } from "./duration_chart.js";
 import { page, startHead } from "../head.js";
 import { ParetoChart } from "./pareto_chart.js";
 import { ResultChart } from "./result_chart.js";
+import { refreshParts } from "../../ui/refreshed_parts.js";
+import { ThrottledReload } from "../throttled_reload.js";
 import { TopTrials } from "./top_trials.js";
 
-/** Shortest pause before the server is asked to count durations anew, in milliseconds. */
+/** Shortest pause before the server is asked to count durations, or failures, anew, in milliseconds. */
 const COUNT_PAUSE = 5_000;
 
 const results = new ResultChart(/** @type {HTMLElement} */ (document.getElementById("result-chart")), page.experiment);
@@ -41,6 +43,7 @@ logarithmic.addEventListener("change", () => {
 chooseAxis(addressState().get("axis") === "time");
 results.logarithmic = logarithmic.checked = addressState().get("log") === "1";
 
+const failures = new ThrottledReload(() => refreshParts(["failures"]), COUNT_PAUSE);
 /** @type {number | undefined} */
 let counting;
 
@@ -49,6 +52,7 @@ startHead({
     results.heard(trials);
     front?.heard(trials);
     top.heard(trials);
+    if (trials.some((trial) => trial.status === "FAILED")) failures.ask();
     if (!durations.heard(trials)) {
       counting ??= setTimeout(() => {
         counting = undefined;
@@ -56,7 +60,10 @@ startHead({
       }, COUNT_PAUSE);
     }
   },
-  missed: () => Promise.allSettled([results.load(), top.refresh(), front?.load()]),
+  missed: () => {
+    failures.ask();
+    return Promise.allSettled([results.load(), top.refresh(), front?.load()]);
+  },
 });
 results.start();
 front?.start();

@@ -6,6 +6,7 @@ from nniweb.experiments.actions import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.tuner_events import tuner_history
 from nniweb.experiments.models import Experiment, Trial, TunerEvent
+from nniweb.experiments.queries.failures import failures_of
 from tests.nniweb.worker.conftest import Rig, report
 
 
@@ -76,6 +77,42 @@ def test_a_resumed_experiment_counts_its_failures_anew(rig: Rig) -> None:
     finish(rig, experiment, None)
     experiment.refresh_from_db()
     assert experiment.status == "ERROR"
+
+
+def test_an_experiment_none_of_whose_trials_succeeded_ends_after_five_equal_failures(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=20)
+    finish(rig, experiment, None, None, None, None)
+    experiment.refresh_from_db()
+    assert experiment.status == "RUNNING"
+    finish(rig, experiment, None)
+    experiment.refresh_from_db()
+    assert (experiment.status, experiment.reason) == ("ERROR", "equal_failures")
+    assert experiment.message.startswith("5 trials in a row failed for the same reason, and none has succeeded: The "
+                                         "command ended with exit code 1.")
+    assert experiment.reason_arguments["because"]["code"] == "exit_code"
+
+
+@pytest.mark.parametrize(("policy", "ends"), [
+    ({}, [0.5, None, None, None, None, None]),
+    ({"giveUpAfterEqual": 0}, [None] * 6),
+    ({"giveUpAfter": 7}, [None] * 6),
+])
+def test_equal_failures_end_nothing_after_a_success_or_where_the_file_says_so(
+        rig: Rig, policy: dict[str, int], ends: list[float | None]) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=20, failed_trials=policy)
+    finish(rig, experiment, *ends)
+    experiment.refresh_from_db()
+    assert experiment.status == "RUNNING"
+
+
+def test_failures_of_several_kinds_end_nothing(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=20)
+    finish(rig, experiment, None, None, None)
+    finish(rig, experiment, None, reason="lost")
+    finish(rig, experiment, None)
+    experiment.refresh_from_db()
+    assert experiment.status == "RUNNING"
+    assert [failures.count for failures in failures_of(experiment, 5)] == [4, 1]
 
 
 def test_an_experiment_whose_last_trials_failed_ends_with_error_not_done(rig: Rig) -> None:
