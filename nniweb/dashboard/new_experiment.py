@@ -94,7 +94,8 @@ class NewExperiment(View):
         code_of = given["code_of"]
         kept = visible_experiments(user).filter(public_id=code_of).select_related("code").first() if code_of else None
         return render(request, "dashboard/new_experiment.html", {
-            "given": given, "errors": [_shown(error) for error in errors or []], "checked": checked, "start": start,
+            "given": given, "errors": [_shown(error) for error in errors or []], "checked": checked,
+            "amiss": sum(not finding["ok"] for finding in checked["findings"]) if checked else 0, "start": start,
             "lines": [(number, number in wrong) for number in range(1, lines + 1)], "way": way, "ways": WAYS,
             "code_from": _code_from(given, user), "kept": kept, "templates": launch_templates().values(),
             "earlier": _earlier(user), "clusters": _clusters(user), "tuners": choices(TUNERS),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.gpus.gpu_indices import GpuIndices
@@ -66,6 +66,9 @@ class LocalTrialOptions(TrialOptions):
         "localConfig.gpuIndices": "gpuIndices",
     }
 
+    #: GPUs that a trial asks for, in a rehearsal.
+    _asked: int = PrivateAttr(0)
+
     use_active_gpu: bool | None = Field(
         default=None, description="Whether trials may use GPUs on which other processes run. Default: false.")
     max_trial_number_per_gpu: int | None = Field(
@@ -118,6 +121,16 @@ class LocalTrialOptions(TrialOptions):
         shell = ShellEnvironment(path=variables.get("PATH", ""), virtual_env=variables.get("VIRTUAL_ENV", ""),
                                  conda_prefix=variables.get("CONDA_PREFIX", ""))
         return self.model_copy(update={"shell_environment": shell})
+
+    def with_gpus(self, gpu_number: int | None) -> Self:
+        copy = self.model_copy()
+        copy._asked = gpu_number or 0
+        return copy
+
+    @property
+    def asked(self) -> int:
+        """GPUs that a trial asks for, where ``with_gpus`` has said it."""
+        return self._asked
 
     def os_user(self) -> str:
         return self.run_as or ""

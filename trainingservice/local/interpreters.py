@@ -16,11 +16,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from trainingservice import bounded_output
+from trainingservice.code.trial_command import PythonCall
 from trainingservice.errors import TemporaryError
 from trainingservice.local.os_user import OsUser
 from trainingservice.local.python_choice import PythonChoice
 from trainingservice.local.started_processes import end_marked, marked
-from trainingservice.local.trial_command import PythonCall
 from trainingservice.trial_job import Interpreter
 
 #: How long a Python may take to answer, in seconds, and how many bytes it may write. When trials start nothing waits

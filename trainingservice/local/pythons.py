@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.code.script_imports import script_imports
+from trainingservice.code.trial_command import called_program, python_call
 from trainingservice.errors import TemporaryError
 from trainingservice.local.agents import LocalAgents
 from trainingservice.local.config import LocalTrialOptions
@@ -15,7 +17,6 @@ from trainingservice.local.environment import allowed_environment
 from trainingservice.local.interpreters import Interpreters
 from trainingservice.local.os_user import OsUser
 from trainingservice.local.python_choice import PythonChoice, choose_python
-from trainingservice.local.trial_command import python_call
 from trainingservice.reasons import Reason
 from trainingservice.trial_job import Interpreter
 
@@ -82,7 +83,7 @@ class LocalPythons:
         """As ``TrainingService.check_command``."""
         call = python_call(command)
         if call is None:
-            return []
+            return self._program(command, environment, options)
         try:
             choice, user = self.choose(options, environment), self._user(options.os_user())
             folder = "/" if code is None or options.copies_code() else str(code)
@@ -108,6 +109,19 @@ class LocalPythons:
                                  f"imports: {', '.join(where[:_MOST_NAMED])}{more}. Install it there, launch from a "
                                  "shell in which the right environment is active, or name that environment in venv or "
                                  "condaEnv.", self._machine, temporary=True)]
+
+    def _program(self, command: str, environment: Mapping[str, str], options: LocalTrialOptions
+                 ) -> list[RehearsalFinding]:
+        """That the program which a command calls is not there. Of trials that run as other users nothing is said."""
+        program = called_program(command)
+        if not program or options.os_user():
+            return []
+        path = self.choose(options, environment).variables.get("PATH") or allowed_environment().get("PATH")
+        if shutil.which(program, path=path):
+            return []
+        return [RehearsalFinding("program", False, f"There is no program {program} on the PATH of trials. Launch from "
+                                 "a shell that finds it, or give its path in trialCommand.", self._machine,
+                                 temporary=True)]
 
     def _user(self, os_user: str) -> OsUser | None:
         folder = self._agents.user_folder(os_user)

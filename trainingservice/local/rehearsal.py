@@ -129,9 +129,9 @@ def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool,
         missing = not client.machine().get("nvidia_smi")
         reason = "there is no nvidia-smi on the PATH" if missing else error or "nvidia-smi lists none"
         if wanted:
-            yield RehearsalFinding("gpus", False, f"The experiment sets GPU options, but no GPU was found: {reason}. "
-                                                  "Install NVIDIA's driver, or remove the GPU options.", machine,
-                                   temporary=not missing)
+            yield RehearsalFinding("gpus", False, f"The experiment asks for GPUs, but no GPU was found: {reason}. "
+                                   "Install NVIDIA's driver, or set trialGpuNumber to 0 and leave out GPU options.",
+                                   machine, temporary=not missing)
         else:
             yield RehearsalFinding("gpus", True, f"No GPU was found ({reason}). Trials that ask for GPUs cannot run "
                                                  "here.", machine)

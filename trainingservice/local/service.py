@@ -126,7 +126,7 @@ class LocalTrainingService(PollingTrainingService):
         was_running = self._agents.any_runs()
         try:
             return rehearse_local(self.context.state_folder, self._agents, self._options(options), self._pythons,
-                                  self._request(options, 0), self._host, quick=quick,
+                                  self._request(options, self._options(options).asked), self._host, quick=quick,
                                   wants_gpus=self._mentions_gpus(options))
         finally:
             if not was_running and not self._running.locked():
@@ -260,7 +260,8 @@ class LocalTrainingService(PollingTrainingService):
         """Whether something is asked of GPUs. NNI's defaults, written out as NNI itself does, ask for nothing."""
         mine = self._options(options)
         gpus_are_named = mine.gpu_indices is not None or self._metadata.gpu_indices is not None
-        return gpus_are_named or bool(mine.use_active_gpu) or mine.max_trial_number_per_gpu not in (None, 1)
+        return gpus_are_named or bool(mine.use_active_gpu) or mine.max_trial_number_per_gpu not in (None, 1) \
+            or mine.asked > 0
 
     def _request(self, options: TrialOptions | None, gpu_number: int) -> GpuRequest:
         """What the experiment says, else what ``local_config`` says, else NNI's defaults."""

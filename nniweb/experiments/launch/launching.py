@@ -16,6 +16,7 @@ from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
+from nniweb.experiments.launch.command_file import command_findings
 from nniweb.experiments.launch.launch_checks import (
     check_files_to_keep,
     check_git_access,
@@ -96,6 +97,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     cluster = found or cluster_of_section(section_of(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster, options)
     findings = rehearse_cluster(cluster, section, options, settings, _code_folder(settings, code))
+    if not isinstance(code, GitCode) and not options.code_in_image():
+        findings = [*findings, *command_findings(settings.trial_command, _code_folder(settings, code))]
     check_git_access(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)

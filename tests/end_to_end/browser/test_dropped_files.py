@@ -55,7 +55,7 @@ def test_a_config_a_folder_and_a_zip_are_dropped_where_they_belong(server: Runni
     expect(chosen).to_contain_text("project: 3 files")
     expect(chosen).to_contain_text("1 file left out by .nniignore")
     page.get_by_role("button", name="Check", exact=True).click()
-    expect(page.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
+    expect(page.get_by_role("heading", name="Ready to launch")).to_be_visible()
     expect(page.locator("#outcome")).to_contain_text("3 files")
     drop(page, "#drop", tmp_path / "code.zip")
     expect(chosen).to_contain_text("code.zip")

@@ -78,7 +78,7 @@ def test_a_pasted_file_is_checked_and_launched_without_leaving_the_page(server, 
     editor(page).fill(CONFIG)
     page.get_by_label("Code folder on the server").fill(str(code))
     press(page, "Check")
-    expect(page.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
+    expect(page.get_by_role("heading", name="Ready to launch")).to_be_visible()
     expect(page.locator("#outcome")).to_contain_text("Commands are run by /bin/bash.")
     assert editor(page).input_value() == CONFIG, "what was typed is kept"
     assert experiments(server) == before, "checking launches nothing"
@@ -88,6 +88,21 @@ def test_a_pasted_file_is_checked_and_launched_without_leaving_the_page(server, 
     experiment = page.url.rstrip("/").rpartition("/")[2]
     server.wait_for_experiment(experiment)
     assert server.get(f"experiments/{experiment}/")["config_text"] == CONFIG, "no line end was changed on the way"
+
+
+def test_a_check_looks_whether_the_script_is_there(server, open_page, code) -> None:
+    page = open_page(server, "/new/?way=file")
+    script = re.search(r"[\w.]+\.py", CONFIG)
+    assert script
+    editor(page).fill(CONFIG.replace(script[0], f"my{script[0]}"))
+    page.get_by_label("Code folder on the server").fill(str(code))
+    press(page, "Check")
+    expect(page.get_by_role("heading", name="It can be launched, but 1 check found something")).to_be_visible()
+    expect(page.locator("#outcome")).to_contain_text(
+        f"my{script[0]}, which is not in the code; did you mean {script[0]}?")
+    press(page, "Launch")
+    page.wait_for_url("**/experiments/*/")
+    server.post(f"experiments/{page.url.rstrip('/').rpartition('/')[2]}/actions/stop/")
 
 
 def test_errors_stand_at_their_lines_and_focus_goes_to_the_first(server, open_page, code) -> None:
@@ -109,7 +124,7 @@ def test_errors_stand_at_their_lines_and_focus_goes_to_the_first(server, open_pa
     assert editor(page).input_value() == wrong, "what was typed is kept"
     editor(page).fill(CONFIG)
     press(page, "Check")
-    expect(page.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
+    expect(page.get_by_role("heading", name="Ready to launch")).to_be_visible()
     expect(page.locator("#gutter .wrong")).to_have_count(0)
 
 
@@ -444,7 +459,7 @@ def test_it_is_a_plain_form_where_there_are_no_scripts(server, open_page, code) 
     assert "Line 5" in wrong.text
     assert '<span class="wrong">5</span>' in wrong.text
     assert "maxTrialNumber: many" in wrong.text, "what was typed is kept"
-    assert "Nothing is wrong" in send(CONFIG, "check").text
+    assert "Ready to launch" in send(CONFIG, "check").text
     assert experiments(server) == before
     launched = send(CONFIG, "launch")
     assert launched.history[0].status_code == 302

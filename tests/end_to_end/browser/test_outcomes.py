@@ -47,7 +47,7 @@ def test_an_experiment_whose_trials_all_failed_is_not_green(server: RunningServe
                                                             place: str) -> None:
     page = open_page(server, "/" if place == "list" else f"/experiments/{failed}/")
     within = page.locator(f'#experiments tr[data-id="{failed}"]' if place == "list" else ".headline")
-    expect(within.locator(".outcome")).to_have_text("3 of 3 trials failed")
+    expect(within.locator(".came-of-it")).to_have_text("3 of 3 trials failed")
     status = within.locator(".status").first
     expect(status).to_have_text("DONE")
     its, good = colour(page, status)

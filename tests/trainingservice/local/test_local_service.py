@@ -327,11 +327,18 @@ def test_a_rehearsal_looks_at_gpus_when_the_options_speak_of_them(bench, nvidia_
     assert "could not talk to the driver" in failing.message
 
 
-def test_a_rehearsal_blocks_gpu_options_where_there_is_no_nvidia_smi(bench):
+@pytest.mark.parametrize("options", [LocalTrialOptions(use_active_gpu=True), LocalTrialOptions().with_gpus(1)])
+def test_a_rehearsal_blocks_trials_with_gpus_where_there_is_no_nvidia_smi(bench, options):
     service = bench.platform.new_service(bench.context())
-    finding = rehearse(service, quick=True, options=LocalTrialOptions(use_active_gpu=True))["gpus"]
+    finding = rehearse(service, quick=True, options=options)["gpus"]
     assert finding.blocks
     assert "no nvidia-smi" in finding.message
+
+
+def test_a_rehearsal_says_that_a_trial_asks_for_more_gpus_than_there_are(bench, nvidia_smi):
+    service = bench.platform.new_service(bench.context())
+    assert not rehearse(service, quick=True, options=LocalTrialOptions().with_gpus(3))["gpus"].ok
+    assert rehearse(service, quick=True, options=LocalTrialOptions().with_gpus(2))["gpus"].ok
 
 
 def test_nnis_defaults_written_out_ask_for_no_gpu(bench):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainingservice.local.trial_command import PythonCall, python_call
+from trainingservice.code.trial_command import PythonCall, called_file, called_program, python_call
 
 
 @pytest.mark.parametrize(("command", "call"), [
@@ -29,3 +29,23 @@ from trainingservice.local.trial_command import PythonCall, python_call
 ])
 def test_what_a_command_calls(command, call):
     assert python_call(command) == call
+
+
+@pytest.mark.parametrize(("command", "file"), [
+    ("python3 -u train.py --lr 0.1", "train.py"), ("cd src && bash -x ./run.sh 1", "src/run.sh"),
+    ("mkdir -p out; ./bin/train", "bin/train"), ("CUDA_VISIBLE_DEVICES=0 sh run.sh", "run.sh"),
+    ("make && ./train", ""), ("bash -c 'python3 train.py'", ""), ("python3 -m my.train", ""), ("train --fast", ""),
+    ("bash < run.sh", ""), ("python3 /opt/train.py", ""), ("cd /opt && python3 train.py", ""), ("./$NAME", ""),
+    ("if true; then python3 a.py; fi", ""), ("echo 'x", ""),
+])
+def test_the_file_that_a_command_runs(command, file):
+    assert called_file(command) == file
+
+
+@pytest.mark.parametrize(("command", "program"), [
+    ("train --fast", "train"), ("mkdir -p out && julia train.jl", "julia"), ("python3 train.py", ""), ("./train", ""),
+    ("test -f x && train", ""), ("source env.sh; train", ""), ("PATH=/opt train", ""), ("exit 3", ""),
+    ("conda run train", ""), ("$TRAIN", ""), ("for i in 1 2; do train; done", ""),
+])
+def test_the_program_that_a_command_looks_for(command, program):
+    assert called_program(command) == program

@@ -1,4 +1,4 @@
-"""What a trial's command will run, as far as its text tells: which Python, which script.
+"""What a trial's command will run, as far as its text tells: which Python, which script, which other files.
 
 Only a command that says it plainly is understood. Nothing is run, and where the text leaves it open nothing is claimed.
 """
@@ -22,6 +22,17 @@ _HARMLESS = frozenset({"cd", "echo", "mkdir", "ulimit", "set", "sleep", "true", 
 #: Programs that choose another Python.
 _CHOOSERS = frozenset({"source", ".", "eval", "conda", "mamba", "micromamba", "module", "pyenv", "workon", "poetry",
                        "pipenv", "uv", "env", "spack"})
+#: Shells, whose first argument is a script.
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+#: Words that begin something else than the call of a program.
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
+                       "select", "function", "{", "}", "!", "[[", "((", "time", "coproc"})
+#: What shells have themselves.
+_OF_SHELLS = frozenset({
+    ".", ":", "[", "alias", "bg", "break", "builtin", "cd", "command", "continue", "declare", "echo", "enable", "eval",
+    "exec", "exit", "export", "false", "fg", "getopts", "hash", "help", "jobs", "kill", "let", "local", "logout",
+    "printf", "pwd", "read", "readonly", "return", "set", "shift", "shopt", "source", "test", "times", "trap", "true",
+    "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait"})
 #: Options of Python that have their value in the next word.
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _EXPANDED = re.compile(r"[$`*?\[~{]")
@@ -74,6 +85,71 @@ def python_call(command: str) -> PythonCall | None:
             folder = posixpath.normpath(posixpath.join(folder, words[1]))
         is_plain = is_plain and program in _HARMLESS
     return None
+
+
+def called_file(command: str) -> str:
+    """The file that the command runs first, from its working directory: a script of Python or of a shell, or a program
+    that is named by a relative path. "" where the text does not tell it, or an earlier program may make it.
+    """
+    folder, words = _first_call(command)
+    program = posixpath.basename(words[0]) if words else ""
+    if _PYTHON.fullmatch(program):
+        file = _script_of(words[1:])[0]
+    elif program in _SHELLS:
+        file = _script_of_shell(words[1:])
+    else:
+        file = words[0] if words and "/" in words[0] and not _EXPANDED.search(words[0]) else ""
+    return "" if not file or file.startswith("/") else posixpath.normpath(posixpath.join(folder, file))
+
+
+def called_program(command: str) -> str:
+    """The name of the program that the command runs first, where it is looked for on the PATH; "" for Python, for what
+    shells have themselves, and where the text does not tell it.
+    """
+    _, words = _first_call(command)
+    if not words or words[0] in _OF_SHELLS or words[0] in _CHOOSERS or "/" in words[0] or _PYTHON.fullmatch(words[0]) \
+            or _EXPANDED.search(words[0]):
+        return ""
+    return words[0]
+
+
+def _first_call(command: str) -> tuple[str, list[str]]:
+    """Folder and words of the first call of a program that may change what a file or a name means; no words where the
+    text does not tell it.
+    """
+    folder = ""
+    try:
+        calls = list(_simple_commands(command))
+    except ValueError:
+        return "", []
+    for written in calls:
+        words = list(written)
+        while words and (words[0] in _PREFIXES or (given := _ASSIGNMENT.match(words[0]))):
+            if words[0] not in _PREFIXES and given and given[1] in _DECISIVE:
+                return "", []
+            words.pop(0)
+        if not words or words[0] in _KEYWORDS:
+            return "", []
+        if words[0] == "cd":
+            if len(words) != 2 or _EXPANDED.search(words[1]) or words[1].startswith(("-", "/")):
+                return "", []
+            folder = posixpath.normpath(posixpath.join(folder, words[1]))
+        elif words[0] not in _HARMLESS:
+            return folder, words
+        elif words[0] == "export" and any(_is_decisive(word) for word in words[1:]):
+            return "", []
+    return "", []
+
+
+def _script_of_shell(words: list[str]) -> str:
+    """The script of a shell's arguments; "" where the text does not tell it."""
+    for word in words:
+        if word.startswith(("-", "+")):
+            if "c" in word or "s" in word or word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
+                return ""
+        else:
+            return "" if _EXPANDED.search(word) or not word.strip("<>") else word
+    return ""
 
 
 def _is_decisive(word: str) -> bool:
