@@ -12,14 +12,13 @@ from rest_framework.request import Request
 
 from nniweb.experiments.access.visibility import may_change_cluster, may_steer
 from nniweb.experiments.models import Cluster, Experiment, NotificationRule, Trial, User
-from nniweb.experiments.models.account import Role
 
 if TYPE_CHECKING:  # when running, views import the permissions
     from rest_framework.views import APIView
 
 
-NOT_BY_THIS_TOKEN = ("The scope of this token, or the role of its person, does not allow this. Make a token with a "
-                     "wider scope, or ask an administrator.")
+NOT_BY_THIS_TOKEN = ("This token has the scope {}, which does not allow this. Make a token with the scope {} on the "
+                     "page Account, and use that one.")
 
 
 class RolePermission(BasePermission):
@@ -29,8 +28,8 @@ class RolePermission(BasePermission):
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         user = request.user
-        if user.is_authenticated and user.scope is not None and user.role != Role.VIEWER:
-            self.message = NOT_BY_THIS_TOKEN
+        if user.is_authenticated and user.needs_scope is not None:
+            self.message = NOT_BY_THIS_TOKEN.format(user.scope, user.needs_scope)
         return user.is_authenticated and (request.method in SAFE_METHODS or user.may_change)
 
     def has_object_permission(self, request: Request, view: APIView, obj: Any) -> bool:

@@ -29,18 +29,30 @@ def why_not_here(owner: User, platform: type[TrainingService], settings: Cluster
     ``settings``: those of an experiment that describes its platform; None where it names a cluster. It is asked before
     anything that a file names is read.
     """
+    wider = _wider_token(owner)
+    if not owner.may_change and wider:
+        return [("", f"A token with the scope {owner.scope} cannot launch experiments. {wider}")]
     if not owner.may_change:
         return [("", "Your role is viewer, which cannot launch experiments. Ask an administrator for another role.")]
     if platform.pinned_to_host and not owner.may_run_here:
         return [("trainingService.platform",
                  f"Trials of the platform {platform.platform!r} run on this server's own machine, and you do not have "
                  "the permission to run trials there. Choose another platform, or ask an administrator for the "
-                 "permission.")]
+                 "permission." if not wider else
+                 f"Trials of the platform {platform.platform!r} run on this server's own machine, and a token with the "
+                 f"scope {owner.scope} may not run them there. {wider} Or choose another platform.")]
     if settings is not None and not owner.is_admin and (borrowed := settings.borrowed_from_the_server()):
         return [("trainingService",
                  f"These settings use a resource of the server's own user ({borrowed}), which only administrators may "
-                 "do. Give a password for each machine, or use a cluster that an administrator has set up.")]
+                 "do. Give a password for each machine, or use a cluster that an administrator has set up."
+                 + (f" {wider}" if wider else ""))]
     return []
+
+
+def _wider_token(owner: User) -> str:
+    """What a person is told whose token alone is in the way, "" for everybody else."""
+    scope = owner.needs_scope
+    return f"Make a token with the scope {scope} on the page Account, and use that one." if scope else ""
 
 
 def may_use(platform: type[TrainingService], options: TrialOptions, owner: User) -> None:
@@ -62,15 +74,16 @@ def check_own_algorithms(settings: ExperimentSettings, owner: User) -> None:
     for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
         if algorithm is not None and algorithm.class_name and not algorithm.registered_as and not owner.is_admin:
             raise Refused(f"A custom {section} runs on this server as the server's user, so only administrators may "
-                          f"use one. Choose a built-in {section} by its name.", f"{section}.className")
+                          f"use one. Choose a built-in {section} by its name. {_wider_token(owner)}".rstrip(),
+                          f"{section}.className")
 
 
 def check_git_access(code: BroughtCode | None, owner: User) -> None:
     """Raises Refused for a repository over ssh by who is no administrator."""
     if isinstance(code, GitCode) and code.source.is_ssh and not owner.is_admin:
         raise Refused("With ssh, git uses the keys of the server's own user, which only administrators may do. Give an "
-                      "https:// address (and a token if the repository is not public), or upload the code.",
-                      "git_url")
+                      "https:// address (and a token if the repository is not public), or upload the code. "
+                      f"{_wider_token(owner)}".rstrip(), "git_url")
 
 
 def check_way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:

@@ -75,6 +75,15 @@ class User(AbstractUser):
         return [scope for scope, is_allowed in allowed.items() if is_allowed]
 
     @property
+    def needs_scope(self) -> Scope | None:
+        """The scope with which a token of this person may do more than the one that speaks now; None where none may."""
+        if self.scope is None or self.scope == Scope.ADMIN:
+            return None
+        if self._has_role_of_admin:
+            return Scope.ADMIN
+        return Scope.CHANGE if self.scope == Scope.READ and self.role == Role.MEMBER else None
+
+    @property
     def _has_role_of_admin(self) -> bool:
         return self.is_superuser or self.role == Role.ADMIN
 

@@ -7,9 +7,11 @@ import uuid
 
 import pytest
 from django.core.exceptions import ValidationError
+from rest_framework.test import APIClient
 
+from nniweb.experiments.access import accounts
 from nniweb.experiments.models import AuditEntry, Experiment
-from nniweb.experiments.models.account import Role
+from nniweb.experiments.models.account import Role, Scope
 from tests.nniweb.api.experiments.test_api_launch import SPACE, refused, tar_of, upload
 
 
@@ -91,3 +93,23 @@ def test_administrators_give_the_right_over_rest_and_it_is_in_the_audit_log(api,
     assert alice.may_run_here_as("ml-alice")
     assert AuditEntry.objects.filter(action="user.change", target=str(alice.pk),
                                      details__local_users="ml-alice").exists()
+
+
+def test_an_administrator_whose_token_is_too_narrow_is_told_the_scope_that_is_needed(config, ada) -> None:
+    secret, _ = accounts.make_token(ada, ada, name="notebook", scope=Scope.CHANGE, expires_at=None)
+    narrow = APIClient()
+    narrow.credentials(HTTP_AUTHORIZATION=f"Token {secret}")
+    [error] = refused(upload(narrow, config, tar_of(search_space_dot_json=SPACE)))
+    assert error["field"] == "trainingService.platform"
+    assert "with the scope change may not run them there. Make a token with the scope admin" in error["message"]
+    assert "ask an administrator" not in error["message"]
+
+
+def test_a_token_that_only_looks_is_told_the_scope_that_launches(config, alice) -> None:
+    secret, _ = accounts.make_token(alice, alice, name="notebook", scope=Scope.READ, expires_at=None)
+    narrow = APIClient()
+    narrow.credentials(HTTP_AUTHORIZATION=f"Token {secret}")
+    answer = upload(narrow, config, tar_of(search_space_dot_json=SPACE))
+    assert answer.status_code == 403
+    said = answer.content.decode()
+    assert "has the scope read, which does not allow this. Make a token with the scope change" in said
