@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from trainingservice.files.unlinked_paths import read_file
+from trainingservice.yaml_faults import UNCLEAR, fault_of
 
 #: Keys and list indices from the top of the document.
 Path = tuple[str | int, ...]
@@ -149,12 +150,16 @@ class YamlReading:
             raise YamlRefused("contains a character that YAML does not allow", line=before.count("\n") + 1,
                               column=len(before) - before.rfind("\n")) from error
         except yaml.MarkedYAMLError as error:
-            raise YamlRefused(_words(error), mark=error.problem_mark or error.context_mark) from error
+            raise self._refused(error) from error
         except yaml.YAMLError as error:
-            raise YamlRefused(f"is not valid YAML: {_UNCLEAR}") from error
+            raise YamlRefused(f"is not valid YAML: {UNCLEAR}") from error
         except RecursionError as error:  # by way of what is no node yet
             raise _too_deep((), None) from error
         return None if node is None or node.tag == "tag:yaml.org,2002:null" else node
+
+    def _refused(self, error: yaml.MarkedYAMLError) -> YamlRefused:
+        fault = fault_of(error, self._text)
+        return YamlRefused(fault.words, line=fault.line, column=fault.column)
 
     def values(self, root: yaml.Node) -> Any:
         """What the document stands for. Raises YamlRefused."""
@@ -226,42 +231,10 @@ class YamlReading:
         try:
             value = self._loader.construct_object(node)
         except yaml.MarkedYAMLError as error:
-            raise YamlRefused(_words(error), mark=error.problem_mark or error.context_mark) from error
+            raise self._refused(error) from error
         except Exception as error:  # PyYAML lets KeyError, IndexError, ValueError and others out for `!!int x`
             raise YamlRefused("does not fit its YAML type; put it in quotes to make it text",
                               path, node.start_mark) from error
         if problem := scalar_problem(value):
             raise YamlRefused(problem, path, node.start_mark)
         return value
-
-
-_UNCLEAR = "compare the colons, quotes, brackets and the indentation with the lines before"
-#: How PyYAML's messages begin, and what to say instead.
-_FAULTS = {
-    "mapping values are not allowed": "a second colon in the line, or a line that is indented too far; put text with a "
-                                      "colon and a blank in it in quotes",
-    "could not find expected ':'": "a line without a colon; write name: value, or put text of several lines in quotes",
-    "expected <block end>": "the line is indented otherwise than those it belongs to",
-    "expected the node content": "a value is missing, or a bracket or quote stands where none belongs",
-    "expected '<document start>'": "the line is indented less than the first one; let all names at the top begin in "
-                                   "the same column",
-    "but found another document": "a second document begins with ---; give one",
-    "expected ',' or": "a comma or the closing bracket is missing",
-    "found unexpected end of stream": "a quote is not closed",
-    "found unexpected document separator": "a quote is not closed",
-    "found unknown escape character": "a backslash in double quotes; use single quotes, or two backslashes",
-    "found undefined alias": "the name behind * is given to nothing with & before",
-    "found duplicate anchor": "two values have the same name behind &",
-    "found character": "text that begins with @, `, % or a tab; put it in quotes",
-    "could not find expected": "a line without a colon; write name: value",
-}
-
-
-def _words(error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or error.context or "unreadable"
-    if "found character '\\t'" in problem:
-        return "is not valid YAML: a line is indented with a tab; use spaces"
-    if "could not determine a constructor" in problem:
-        return "is not valid YAML here: tags such as !name or !!python are not read"
-    said = next((words for start, words in _FAULTS.items() if problem.startswith(start)), _UNCLEAR)
-    return f"is not valid YAML here: {said}"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.fields.description import inner_models
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
-from trainingservice import limited_yaml
+from trainingservice import yaml_faults
 from trainingservice.platforms import load_platform, platform_names
 from trainingservice.refused_values import sentence
 
@@ -103,9 +103,9 @@ def test_a_value_is_told_what_it_must_be(v2: dict[str, Any], errors_of: Callable
     ("a: }", "a value is missing"),
     ("  a: 1\nb: 2", "the same column"),
     ("a: 1\n---\nb: 2", "a second document"),
-    ("a: [1, 2", "a comma or the closing bracket"),
-    ("a: {b: 1 c", "a comma or the closing bracket"),
-    ("a: 'b", "a quote is not closed"),
+    ("a: [1, 2", "a bracket opens here"),
+    ("a: {b: 1 c: 2}", "a comma or the closing bracket"),
+    ("a: 'b", "a quote opens here"),
     ('a: "\\q"', "a backslash"),
     ("a: *b", "the name behind *"),
     ("a: @b", "put it in quotes"),
@@ -117,8 +117,27 @@ def test_text_that_is_no_yaml_is_told_what_to_look_for_and_where(errors_of: Call
     error = errors_of(text)[0]
     assert words in error.message
     assert error.line is not None
-    for message in limited_yaml._FAULTS:  # PyYAML's own
+    for message in yaml_faults._WORDS:  # PyYAML's own
         assert message not in error.message
+
+
+@pytest.mark.parametrize(("text", "line", "column", "words"), [
+    ("a: 1\ntrialCommand python3 x.py\nb: 2\n", 2, 1, "a line without a colon"),
+    ("tuner:\n  name TPE\n  classArgs:\n    seed: 1\n", 2, 3, "a line without a colon"),
+    ("a: 1\ntrialConcurrency:2\nb: 3\n", 2, 1, "a blank is missing after the colon"),
+    ('a: 1\nname: "abc\nb: 2\nc: 3\n', 2, 7, "a quote opens here"),
+    ("a: 1\nlist: [0, 1\nb: 2\n", 2, 7, "a bracket opens here"),
+    ("space: {x: {_type: uniform, _value: [0, 1]}\nb: 2\n", 1, 8, "a bracket opens here"),
+    ("list: [\n  1,\n  2\n  3: 4]\nb: 2\n", 4, 4, "a comma or the closing bracket"),
+    ("a: [1, 2]]\nb: 3\n", 1, 10, "that nothing opened"),
+    ("a: 1\n  b: 2\n", 2, 4, "indented further"),
+    ("a: 1\ntrialCommand: python3 x.py: y\n", 2, 27, "a second colon"),
+])
+def test_the_line_of_the_mistake_is_named_not_where_the_parser_noticed_it(
+        errors_of: Callable[..., Any], text: str, line: int, column: int, words: str) -> None:
+    [error] = errors_of(text)
+    assert words in error.message
+    assert (error.line, error.column) == (line, column)
 
 
 def test_text_that_is_no_json_is_told_so(errors_of: Callable[..., Any]) -> None:
