@@ -98,8 +98,11 @@ function showControls() {
   }
 }
 
-/** @param {string} action */
-async function act(action) {
+/**
+ * @param {string} action
+ * @param {HTMLButtonElement} button
+ */
+async function act(action, button) {
   const left = experiment.progress.total - experiment.progress.ended;
   if (action === "stop" && !await confirmed({
     title: "Stop the experiment?",
@@ -127,7 +130,7 @@ async function act(action) {
     } else if (action === "archive") show(await rest("PATCH", `experiments/${id}/`, { archived: !experiment.archived }));
     else show(await rest("POST", `experiments/${id}/actions/${action}/`));
   } catch (error) {
-    showError(error);
+    showError(error, button);
   }
 }
 
@@ -135,7 +138,7 @@ document.getElementById("controls")?.addEventListener("click", async (event) => 
   const button = event.target instanceof Element ? event.target.closest("button[data-action]") : null;
   if (!(button instanceof HTMLButtonElement)) return;
   button.disabled = true;
-  await act(button.dataset.action ?? "");
+  await act(button.dataset.action ?? "", button);
   button.disabled = false;
 });
 

@@ -138,8 +138,9 @@ async function act(button, done) {
   try {
     const trial = await rest("POST", `trials/${row.dataset.id}/actions/${button.dataset.action}/`);
     done(trial);
+    showError(null);
   } catch (error) {
-    showError(error);
+    showError(error, button);
   } finally {
     button.disabled = false;
   }

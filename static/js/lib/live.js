@@ -19,6 +19,9 @@ const LONGEST_PAUSE = 15_000;
 /** After so long without a connection the page says since when it is stale. */
 const STALE_AFTER = 8_000;
 
+/** Event of the document: the connection is there, or there again. */
+export const CONNECTED = "nniweb-connected";
+
 /** @typedef {{since: number, rows?: () => Record<string, number>, handler: (frame: any) => void}} Watch */
 
 export class Live {
@@ -113,6 +116,7 @@ export class Live {
       this.everConnected = true;
       clearTimeout(this.staleTimer);
       this.show("live", "●", "live");
+      document.dispatchEvent(new Event(CONNECTED));
       if (again) this.watches.get("experiments")?.handler({ topic: "experiments", again: true });
       return;
     }

@@ -12,6 +12,11 @@ export class RestError extends Error {
     this.errors = errors;
   }
 
+  /** Whether nothing of ours answered: no server, or what stands before one that is away. */
+  get isOfConnection() {
+    return this.status === 0 || [502, 503, 504].includes(this.status);
+  }
+
   /** The sentences alone. */
   get sentences() {
     return this.errors.map((error) => error.message).join(" ");

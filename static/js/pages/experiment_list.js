@@ -236,7 +236,7 @@ document.addEventListener("click", async (event) => {
   try {
     await act(/** @type {HTMLTableRowElement} */ (button.closest("tr")), button.dataset.action ?? "");
   } catch (error) {
-    showError(error);
+    showError(error, button);
   }
   button.disabled = false;
 });

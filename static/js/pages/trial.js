@@ -358,7 +358,7 @@ document.getElementById("controls")?.addEventListener("click", async (event) => 
   try {
     await act(button.dataset.action ?? "");
   } catch (error) {
-    showError(error);
+    showError(error, button);
   }
   button.disabled = false;
 });

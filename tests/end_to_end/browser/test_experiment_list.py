@@ -163,14 +163,14 @@ def test_archive_bring_back_and_delete(server: RunningServer, open_page: Any, tm
 
 
 @pytest.mark.slow
-def test_what_is_refused_is_said_beside_the_title(server: RunningServer, open_page: Any,
-                                                  fruit: dict[str, str]) -> None:
+def test_what_is_refused_is_said_beside_its_button(server: RunningServer, open_page: Any,
+                                                   fruit: dict[str, str]) -> None:
     page = open_page(server, "/?q=banana")
     page.allow("status of 409")
     page.route("**/api/v1/experiments/*/", lambda route: route.fulfill(
         status=409, json={"errors": [{"field": "", "message": "It is busy."}]}))
     row(page, "banana").get_by_role("button", name="Archive").click()
-    expect(page.locator("#action-error")).to_have_text("It is busy.")
+    expect(row(page, "banana").locator(".actions .error")).to_have_text("It is busy.")
 
 
 @pytest.mark.slow

@@ -59,6 +59,22 @@ def test_an_experiment_page_changes_without_being_reloaded(server: RunningServer
     assert not_reloaded(page)
 
 
+def test_what_could_not_be_done_is_said_beside_its_button_until_the_connection_is_back(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page.allow("ERR_INTERNET_DISCONNECTED")
+    expect(page.locator("#live")).to_have_text("● live")
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Pause").click()
+    error = page.locator("#controls .error")
+    expect(error).to_have_text("The server does not answer. Nothing was changed; try again.")
+    page.context.set_offline(False)
+    expect(error).to_have_count(0)
+    expect(page.locator("#live")).to_have_text("● live")
+    server.post(f"experiments/{trials.experiment}/actions/stop/")
+
+
 @pytest.mark.slow
 def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: RunningServer, open_page: Any,
                                                                    tmp_path: Path) -> None:

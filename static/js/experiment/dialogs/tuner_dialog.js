@@ -66,7 +66,7 @@ export function startTunerDialog(id, show) {
     try {
       stored = (await rest("GET", `experiments/${id}/`)).tuner; // somebody may have exchanged it meanwhile
     } catch (error) {
-      showError(error);
+      showError(error, opener);
       return;
     }
     choice.value = stored.name;

@@ -165,7 +165,7 @@ export class TrialSelection {
       if (await runMany(action, this.page.experiment.id, this.count, chosen)) await this.refresh();
       showError(null);
     } catch (error) {
-      showError(error);
+      showError(error, button);
     } finally {
       this.show();
     }
