@@ -51,18 +51,19 @@ def note(experiment: Experiment, at: datetime, kind: str, message: str, actor: U
 def pause(experiment: Experiment, actor: User | None = None) -> None:
     """Start nothing new; running trials go on to their end."""
     with transaction.atomic():
-        experiment, _ = locked(experiment)
+        experiment, revision = locked(experiment)
         if experiment.is_finished or experiment.status == ExperimentStatus.STOPPING:
             raise Refused(Reason("wrong_status", status=str(experiment.status), wish="pause"))
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.PAUSE)
         move_experiment(experiment, ExperimentStatus.PAUSED, timezone.now(), actor=actor)
+        _say_why_they_wait(experiment, "free_slot", revision)
         audit.record("experiment.pause", experiment, actor)
 
 
 def resume(experiment: Experiment, actor: User | None = None) -> None:
     """Go on: with a paused experiment, and with one that was stopped, failed or is done but below its limits."""
     with transaction.atomic():
-        experiment, _ = locked(experiment)
+        experiment, revision = locked(experiment)
         now = timezone.now()
         if experiment.status == ExperimentStatus.STOPPING:
             raise Refused(Reason("wrong_status", status=str(experiment.status), wish="resume"))
@@ -73,7 +74,21 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
+            _say_why_they_wait(experiment, "experiment_held", revision)
         audit.record("experiment.resume", experiment, actor)
+
+
+def _why_it_waits(experiment: Experiment) -> Reason:
+    """Of a trial that was never submitted."""
+    if experiment.status == ExperimentStatus.PAUSED:
+        return Reason("experiment_held", status=str(experiment.status))
+    return Reason("free_slot")
+
+
+def _say_why_they_wait(experiment: Experiment, before: str, revision: int) -> None:
+    """Of trials that were never submitted and waited for what ``before`` (a code) says."""
+    Trial.objects.unfinished().filter(experiment=experiment, reason=before, attempts=None).update(
+        revision=revision, **said(_why_it_waits(experiment)))
 
 
 def stop(experiment: Experiment, actor: User | None = None) -> None:
@@ -197,8 +212,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         trial = Trial(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
-            feasible=False if experiment.outcome_constraints else None,
-            **said(Reason("free_slot")))
+            feasible=False if experiment.outcome_constraints else None, **said(_why_it_waits(experiment)))
         if rerun_of is not None and is_same:
             trial.proposal, trial.replicate, trial.seed = rerun_of.proposal, rerun_of.replicate, rerun_of.seed
         else:
@@ -340,7 +354,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
               source=TrialSource.RERUN, rerun_of=trial, proposal_id=trial.proposal_id, replicate=trial.replicate,
               seed=trial.seed, feasible=False if experiment.outcome_constraints else None,
-              **said(Reason("free_slot")))
+              **said(_why_it_waits(experiment)))
         for index, trial in enumerate(trials))
     TrialParameters.objects.bulk_create(
         TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})

@@ -118,3 +118,17 @@ def test_only_what_has_ended_is_archived(make_experiment) -> None:
     intents.set_archived(ended, True)
     intents.set_archived(ended, False)
     assert not Experiment.objects.get(pk=ended.pk).archived
+
+
+def test_a_trial_that_waits_in_a_paused_experiment_says_so(make_experiment) -> None:
+    experiment = make_experiment()
+    before = intents.submit_trial(experiment, {"x": 0.5})
+    assert before.reason == "free_slot"
+    intents.pause(experiment)
+    after = intents.submit_trial(experiment, {"x": 0.25})
+    for trial in (before, after):
+        trial.refresh_from_db()
+        assert trial.message == "The experiment is PAUSED. The trial is submitted when the experiment is resumed."
+    experiment.refresh_from_db()
+    intents.resume(experiment)
+    assert {trial.reason for trial in Trial.objects.filter(experiment=experiment)} == {"free_slot"}
