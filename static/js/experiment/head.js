@@ -13,6 +13,7 @@ import { refreshParts } from "../ui/refreshed_parts.js";
 import { isFinishedExperiment, showOutcome, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { best, duration } from "../lib/formats.js";
+import { limitsReached, startMoreDialog } from "./dialogs/more_dialog.js";
 import { startShareDialog } from "./dialogs/share_dialog.js";
 import { startSpaceDialog } from "./dialogs/space_dialog.js";
 import { startTunerDialog } from "./dialogs/tuner_dialog.js";
@@ -84,8 +85,10 @@ function showControls() {
   const finished = isFinishedExperiment(experiment.status);
   const stopping = experiment.status === "STOPPING" || experiment.target === "STOP";
   const paused = experiment.status === "PAUSED";
+  const reached = limitsReached(experiment);
+  const atLimit = finished && (reached.trials || reached.time);
   const possible = {
-    pause: !finished && !stopping && !paused, resume: paused || finished, stop: !finished && !stopping,
+    pause: !finished && !stopping && !paused, resume: paused || (finished && !atLimit), more: atLimit, stop: !finished && !stopping,
     archive: finished, delete: finished,
     "rerun-failed": experiment.progress.trials.FAILED > 0 && !stopping && (!finished || experiment.status === "DONE"),
   };
@@ -103,6 +106,10 @@ function showControls() {
  * @param {HTMLButtonElement} button
  */
 async function act(action, button) {
+  if (action === "more") {
+    askForMore();
+    return;
+  }
   const left = experiment.progress.total - experiment.progress.ended;
   if (action === "stop" && !await confirmed({
     title: "Stop the experiment?",
@@ -174,6 +181,7 @@ for (const details of document.querySelectorAll("details.editable")) {
 const tagPlace = document.querySelector(".headline .tags");
 const tags = tagPlace instanceof HTMLElement
   ? new TagEditor(tagPlace, (wanted) => rest("PATCH", `experiments/${id}/`, { tags: wanted })) : null;
+const askForMore = startMoreDialog(id, () => experiment, show);
 startShareDialog(id);
 startSpaceDialog(async (text) => show(await rest("PATCH", `experiments/${id}/`, { search_space_text: text })), () => experiment.progress.trials);
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.end_to_end.browser.led_trials import LedTrials
 from tests.end_to_end.running_server import RunningServer
 
 
@@ -31,6 +33,23 @@ def test_equal_failures_stand_together_and_lead_to_their_trials(server: RunningS
     expect(causes).to_contain_text("No module named 'no_such_module'")
     causes.get_by_role("link", name="3 trials").click()
     expect(page.locator("#trials-table tbody tr[data-id]")).to_have_count(3)
+
+
+def test_an_experiment_at_its_limit_offers_more_trials_and_runs_them(server: RunningServer, open_page: Any,
+                                                                    tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "final 0.5", "end")
+    server.wait_for_experiment(trials.experiment)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(page.get_by_role("button", name="Resume")).to_be_hidden()
+    page.get_by_role("button", name="Run more trials…").click()
+    page.get_by_label("Further trials").fill("2")
+    page.get_by_label("Further trials").press("Enter")
+    expect(page.locator(".headline .status").first).to_have_text("RUNNING")
+    expect(page.locator("summary [data-cell=max_trial_number], [data-cell=max_trial_number]").first).to_have_text("3")
+    trials.tell(1, "final 0.25", "end")
+    trials.tell(2, "final 0.75", "end")
+    server.wait_for_experiment(trials.experiment)
 
 
 def colour(page: Any, locator: Any) -> tuple[str, str]:
