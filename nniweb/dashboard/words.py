@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -14,15 +15,16 @@ from trainingservice.reasons import jobs_named_by
 
 register = template.Library()
 
-#: Significant digits of a number.
-DIGITS = 4
+#: Significant digits of a number, and of one that is ranked among others.
+DIGITS, MOST_DIGITS = 4, 10
 #: Whole numbers below this are written in full.
 WHOLE_BELOW = 10_000_000
 
 
 @register.filter
-def digits(value: Any) -> str:
-    """A number with four significant digits, "–" for none."""
+def digits(value: Any, significant: int | None = None) -> str:
+    """A number with four significant digits, or so many; "–" for none."""
+    significant = significant or DIGITS
     if value is None or isinstance(value, str | bool):
         return "–" if value in (None, "") else str(value)
     if not math.isfinite(value):
@@ -31,10 +33,18 @@ def digits(value: Any) -> str:
         return str(int(value))
     if 1e-3 <= abs(value) < 1e6:
         exponent = math.floor(math.log10(abs(value)))
-        text = f"{value:.{max(0, DIGITS - 1 - exponent)}f}"
+        text = f"{value:.{max(0, significant - 1 - exponent)}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
-    mantissa, _, exponent_text = f"{value:.{DIGITS - 1}e}".partition("e")
+    mantissa, _, exponent_text = f"{value:.{significant - 1}e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent_text)}"
+
+
+def digits_apart(values: Iterable[float | None]) -> int:
+    """The least significant digits, four at least, with which most of these numbers read differently."""
+    different = {value for value in values if value is not None and math.isfinite(value)}
+    counts = {significant: len({digits(value, significant) for value in different})
+              for significant in range(DIGITS, MOST_DIGITS + 1)}
+    return max(counts, key=lambda significant: (counts[significant], -significant))
 
 
 @register.filter
@@ -127,6 +137,13 @@ def number_at(metrics: Any, column: Any) -> str:
     """What a column (``metric``, ``part``) shows of a trial's further metrics; "" for none."""
     number = (metrics or {}).get(column.metric, {}).get(column.part)
     return "" if number is None else digits(number)
+
+
+@register.filter
+def exact_number_at(metrics: Any, column: Any) -> str:
+    """As ``number_at``, for a script."""
+    number = (metrics or {}).get(column.metric, {}).get(column.part)
+    return "" if number is None else str(number)
 
 
 @register.filter

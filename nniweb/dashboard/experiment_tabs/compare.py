@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.experiment_tabs.head import experiment_of, result_title, tab
 from nniweb.dashboard.experiment_tabs.overview import best_trials
+from nniweb.dashboard.words import digits_apart
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.downloads.export import flat
 from nniweb.experiments.models import Experiment, Trial
@@ -80,7 +81,8 @@ def compare(request: HttpRequest, public_id: str) -> HttpResponse:
         trial["without"] = _address(found, [other for other in ids if other != trial["id"]], only)
     return render(request, "dashboard/experiment/compare.html", {
         **tab(request, found, "experiment-compare", trials=ids, curves=CURVES),
-        "trials": trials, "ids": ",".join(ids), "parameters": _parameters(trials), "facts": _facts(found),
+        "trials": trials, "result_digits": digits_apart(trial["final_number"] for trial in trials),
+        "ids": ",".join(ids), "parameters": _parameters(trials), "facts": _facts(found),
         "mode": found.optimize_mode, "metric_rows": _metric_rows(found, trials),
         "numbers": NUMBERS, "left_out": len(chosen) - len(shown), "most": MOST_COMPARED, "only": only,
         "missing": _missing(wanted, chosen), "offers": [] if trials else _offers(found)})

@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
+from nniweb.dashboard.words import digits_apart
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
@@ -32,7 +33,8 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     return render(request, "dashboard/experiment/overview.html", {
         **context, "failures": failures_of(found, SHOWN_FAILURES),
-        "counts": counts_by_status(progress["trials"]), "top": top, "events": events,
+        "counts": counts_by_status(progress["trials"]), "top": top,
+        "result_digits": digits_apart(trial["final_number"] for trial in top), "events": events,
         "number_names": {column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered}})
 
 

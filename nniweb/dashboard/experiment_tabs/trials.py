@@ -9,6 +9,7 @@ from rest_framework import serializers
 from nniweb.dashboard.experiment_tabs import trial_columns
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
 from nniweb.dashboard.page_query import PageQuery
+from nniweb.dashboard.words import digits_apart
 from nniweb.documents.trial_query import (
     NONE,
     PROPOSALS,
@@ -64,7 +65,9 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
                   filters={name: value for name, value in query.given.items() if name not in query.NO_FILTERS},
                   usual_columns=usual, usual_size=USUAL_SIZE)
     return render(request, "dashboard/experiment/trials.html", {
-        **context, "page": page, "trials": rows, "query": query, "mistake": mistake, "longest_filter": LONGEST,
+        **context, "page": page, "trials": rows,
+        "result_digits": digits_apart(row["final_number"] for row in rows) if _ranks(query.order) else None,
+        "query": query, "mistake": mistake, "longest_filter": LONGEST,
         "is_grouped": is_grouped, "has_replicates": found.has_replicates,
         "other_group": NONE if is_grouped else PROPOSALS,
         "tensorboards": boards.with_numbers(found),
@@ -73,6 +76,11 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
         "shown_names": [column.name for column in columns], "fields": FIELDS.values(), "size": size,
         "parameters": [choice.parameter for choice in choices if choice.parameter], "page_sizes": PAGE_SIZES,
         "metrics": [choice.metric for choice in choices if choice.metric and choice.part == "final"]})
+
+
+def _ranks(order: str) -> bool:
+    """Whether the rows are in the order of their results."""
+    return order.removeprefix("-") == "final_value"
 
 
 def _mistake(text: str, invalid: FilterInvalid) -> dict[str, str]:

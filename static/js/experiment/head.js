@@ -50,6 +50,7 @@ function show(now) {
   cells("status").forEach((cell) => showOutcome(cell, now));
   write("message", now.message);
   write("best", best(progress));
+  cells("best").forEach((cell) => cell.setAttribute("title", String(progress.best_value ?? "")));
   if (progress.best_trial_id) {
     cells("best").forEach((link) => link.setAttribute("href", `/trials/${progress.best_trial_id}/`));
     write("best_trial", `trial ${progress.best_sequence_id}`);

@@ -5,6 +5,7 @@ import { confirmed } from "../ui/confirm.js";
 import { jobsOf, showMessage } from "../ui/named_trials.js";
 import { rest } from "../lib/rest.js";
 import { showParameterSets } from "../ui/parameter_sets.js";
+import { showResult } from "../ui/ranked_results.js";
 import { isEnd, showStatus, showText } from "../ui/status.js";
 import { digits, duration, mean, parameter, parameterAt } from "../lib/formats.js";
 import { moment } from "../ui/times.js";
@@ -57,6 +58,7 @@ export function fillMetrics(places, trial) {
   for (const place of places) {
     const { metric, part } = /** @type {HTMLElement} */ (place).dataset;
     const number = trial.metrics[metric ?? ""]?.[part ?? ""] ?? null;
+    /** @type {HTMLElement} */ (place).dataset.number = String(number ?? "");
     showText(place, number === null ? "" : digits(number));
   }
 }
@@ -68,7 +70,7 @@ export function fillMetrics(places, trial) {
  */
 export function fillCells(cell, trial) {
   showStatus(cell("status"), trial.status);
-  showText(cell("result"), digits(trial.final_number));
+  showResult(cell("result"), trial.final_number);
   showText(cell("feasible"), trial.feasible === false ? "infeasible" : "");
   showText(cell("mean"), mean(trial));
   showText(cell("begun"), String(trial.proposal?.begun ?? ""));

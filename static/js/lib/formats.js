@@ -1,25 +1,48 @@
 /** Numbers, durations and times as people read them: the same as nniweb/dashboard/words.py. */
 
-/** Significant digits of a number. */
+/** Significant digits of a number, and of one that is ranked among others. */
 const DIGITS = 4;
+const MOST_DIGITS = 10;
 /** Whole numbers below this are written in full. */
 const WHOLE_BELOW = 10_000_000;
 
 /**
- * A number with four significant digits, "–" for none.
+ * A number with four significant digits, "–" for none. Charts and `map` call it with more arguments.
  * @param {unknown} value
  */
 export function digits(value) {
+  return withDigits(value, DIGITS);
+}
+
+/**
+ * @param {unknown} value
+ * @param {number} significant  digits
+ */
+export function withDigits(value, significant) {
   if (value === null || value === undefined || value === "") return "–";
   if (typeof value !== "number" || !Number.isFinite(value)) return String(value);
   if (Number.isInteger(value) && Math.abs(value) < WHOLE_BELOW) return String(value);
   const size = Math.abs(value);
   if (size >= 1e-3 && size < 1e6) {
-    const text = value.toFixed(Math.max(0, DIGITS - 1 - Math.floor(Math.log10(size))));
+    const text = value.toFixed(Math.max(0, significant - 1 - Math.floor(Math.log10(size))));
     return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
   }
-  const [mantissa, exponent] = value.toExponential(DIGITS - 1).split("e");
+  const [mantissa, exponent] = value.toExponential(significant - 1).split("e");
   return `${mantissa.replace(/\.?0+$/, "")}e${Number(exponent)}`;
+}
+
+/**
+ * The least significant digits, four at least, with which most of these numbers read differently.
+ * @param {Iterable<number | null>} values
+ */
+export function digitsApart(values) {
+  const different = [...new Set([...values].filter((value) => Number.isFinite(value)))];
+  let [best, most] = [DIGITS, 0];
+  for (let significant = DIGITS; significant <= MOST_DIGITS && most < different.length; significant += 1) {
+    const count = new Set(different.map((value) => withDigits(value, significant))).size;
+    if (count > most) [best, most] = [significant, count];
+  }
+  return best;
 }
 
 /**

@@ -52,6 +52,24 @@ def test_an_experiment_at_its_limit_offers_more_trials_and_runs_them(server: Run
     server.wait_for_experiment(trials.experiment)
 
 
+def test_digits_separate_what_is_ranked(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=3)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    trials.tell(0, "final 1.00989", "end")
+    results = page.locator("#top-trials [data-cell=result]")
+    expect(results).to_have_text(["1.01"])
+    trials.tell(1, "final 1.00993", "end")
+    trials.tell(2, "final 0.5", "end")
+    expect(results).to_have_text(["1.00993", "1.00989", "0.5"])  # as they come in
+    page.reload()
+    expect(results).to_have_text(["1.00993", "1.00989", "0.5"])
+    page.goto(f"/experiments/{trials.experiment}/compare/?trials=0,1")
+    expect(page.locator("[data-fact=result] [data-cell=result]")).to_have_text(["1.00989", "1.00993"])
+    expect(page.locator("[data-fact=result] .best")).to_have_text(["1.00993"])
+    page.goto(f"/experiments/{trials.experiment}/trials/?order=-final_value")
+    expect(page.locator("#trials-table [data-cell=result]")).to_have_text(["1.00993", "1.00989", "0.5"])
+
+
 def colour(page: Any, locator: Any) -> tuple[str, str]:
     """Of the element, and of what is good."""
     return tuple(locator.evaluate("""(element) => {

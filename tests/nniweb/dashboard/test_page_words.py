@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nniweb.dashboard.trial_report import without_terminal_codes
-from nniweb.dashboard.words import digits, duration, outcome, parameter
+from nniweb.dashboard.words import digits, digits_apart, duration, outcome, parameter
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "static" / "js"
 NUMBERS = [0, 1, -3, 12345, 0.5, 0.123456, 1 / 3, 1234.5678, 99999.9, 123456.7, 1e-3, 0.00012345, 1.5e-9, 1e6, 2.5e12,
@@ -53,6 +53,19 @@ def test_the_scripts_say_the_same(tmp_path: Path) -> None:
         f"[{json.dumps(NUMBERS)}.map(digits), {json.dumps(SECONDS)}.map(duration)]"))
     assert numbers == [digits(value) for value in NUMBERS]
     assert durations == [duration(seconds) for seconds in SECONDS]
+
+
+@pytest.mark.parametrize(("values", "significant"), [
+    ([], 4), ([0.5, None, 0.25], 4), ([1.00989, 1.00993, 1.0101], 6), ([0.5, 0.5], 4), ([1e-9, 1.00001e-9], 6),
+    ([0.1 + 0.2, 0.3], 4), ([0.1 + 0.2, 0.3, 0.30001], 5), ([float("nan"), 1.00001, 1.00002], 6)])
+def test_ranked_numbers_have_as_many_digits_as_tell_them_apart(tmp_path: Path, values: list[float | None],
+                                                               significant: int) -> None:
+    assert digits_apart(values) == significant
+    finite = [value for value in values if value is None or value == value]
+    assert in_node(tmp_path, "lib/formats.js", "withDigits, digitsApart", (
+        f"[digitsApart({json.dumps(finite)}), {json.dumps(finite)}.map((value) => withDigits(value, {significant}))]")
+    ) == [
+            significant, [digits(value, significant) for value in finite]]
 
 
 def test_the_outcome_is_said_where_it_is_no_plain_success(tmp_path: Path) -> None:

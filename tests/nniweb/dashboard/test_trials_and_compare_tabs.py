@@ -133,7 +133,7 @@ def test_further_metrics_stand_side_by_side_with_the_direction_of_objectives(pag
         MetricNumber.objects.bulk_create(MetricNumber(trial=trial, metric=metric, final=final, latest=latest)
                                          for trial, (final, latest) in zip(trials, numbers, strict=False))
     text = page(three, "compare", trials="0,1")
-    cells = re.findall(r'data-metric="(\w+)" data-part="(\w+)">([^<]*)</span>', text)
+    cells = re.findall(r'data-metric="(\w+)" data-part="(\w+)" data-number="[^"]*">([^<]*)</span>', text)
     assert cells == [("cost", "final", "3.5"), ("cost", "final", ""), ("size", "final", "8"), ("size", "final", ""),
                      ("cost", "latest", ""), ("cost", "latest", "2.25"), ("size", "latest", "9"),
                      ("size", "latest", "")]

@@ -2,6 +2,7 @@
 
 import { showError } from "../../ui/action_error.js";
 import { rest } from "../../lib/rest.js";
+import { separateResults } from "../../ui/ranked_results.js";
 import { refreshParts } from "../../ui/refreshed_parts.js";
 import { addressState, writeAddress } from "../address_state.js";
 import { CompareChart } from "./compare_chart.js";
@@ -49,7 +50,10 @@ function markBest() {
   for (const row of document.querySelectorAll("#compare-table [data-mode]")) {
     const sign = row.getAttribute("data-mode") === "maximize" ? 1 : -1;
     const cells = [...row.querySelectorAll("td span")];
-    const values = cells.map((cell) => (["–", ""].includes(cell.textContent ?? "") || cell.closest("[data-infeasible]") ? -Infinity : sign * Number(cell.textContent)));
+    const values = cells.map((cell) => {
+      const number = /** @type {HTMLElement} */ (cell).dataset.number ?? "";
+      return number === "" || cell.closest("[data-infeasible]") ? -Infinity : sign * Number(number);
+    });
     const best = Math.max(...values);
     cells.forEach((cell, index) => cell.classList.toggle("best", Number.isFinite(best) && values[index] === best));
   }
@@ -58,6 +62,7 @@ function markBest() {
 /** The table anew: also where trials have reported the first number of a metric. */
 async function refreshTable() {
   await refreshParts(["compare-table"]);
+  separateResults();
   markBest();
 }
 
@@ -75,6 +80,7 @@ function heard(trials) {
     hasNew ||= Object.entries(trial.metrics).some(([name, numbers]) => ["final", "latest"].some((part) => numbers[part] !== null
       && !document.querySelector(`#compare-table [data-metric="${CSS.escape(name)}"][data-part="${part}"]`)));
   }
+  separateResults();
   markBest();
   if (hasNew) refreshTable().catch(() => {}); // the light says that there is no connection
   if (curvesChanged) load();

@@ -1,5 +1,6 @@
 /** The best trials, feasible ones first, then best first: kept exact by what frames tell, since a final result does not change any more. */
 
+import { separateResults } from "../../ui/ranked_results.js";
 import { refreshParts } from "../../ui/refreshed_parts.js";
 import { blankRow, fillRow } from "../trial_rows.js";
 
@@ -36,6 +37,7 @@ export class TopTrials {
     const rows = new Map([...body.querySelectorAll("tr[data-id]")].map((row) => [/** @type {HTMLElement} */ (row).dataset.id, row]));
     const now = best.map((trial) => fillRow(/** @type {HTMLTableRowElement} */ (rows.get(trial.id) ?? blankRow()), trial));
     if (now.length !== body.children.length || now.some((row, place) => body.children[place] !== row)) body.replaceChildren(...now);
+    separateResults();
     document.getElementById("no-top")?.setAttribute("hidden", "");
   }
 

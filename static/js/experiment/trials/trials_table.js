@@ -1,5 +1,6 @@
 /** Keeps the table of trials live: rows change where they stand; new ones come on top where the newest are first. */
 
+import { separateResults } from "../../ui/ranked_results.js";
 import { blankRow, fillRow, obeyButtons } from "../trial_rows.js";
 import { ReplicateRows } from "./replicate_rows.js";
 
@@ -63,6 +64,7 @@ export class TrialsTable {
       if (count) count.textContent = `${this.page.fitting_rows} ${this.page.is_grouped ? "proposal" : "trial"}${this.page.fitting_rows === 1 ? "" : "s"}`;
       this.grew();
     }
+    separateResults();
     this.offer();
   }
 
