@@ -278,6 +278,12 @@ def _every_machine(machines: list[Mapping[str, Any]], count: int, common: str) -
     return f"{_OF_EVERY.get(common, 'No machine can be used')} ({'; '.join([*each, *more])})."
 
 
+def _some_machines(machines: list[Mapping[str, Any]], bad: int, count: int) -> str:
+    each = [f"{one['machine']}: {str(one['said']).rstrip('. ')}" for one in machines]
+    more = [f"and {bad - len(machines)} more"] if bad > len(machines) else []
+    return f"{bad} of {count} machines cannot be used ({'; '.join([*each, *more])})."
+
+
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
     if asked is None:
         return f"{machine}: its GPUs are being read."
@@ -460,6 +466,12 @@ CODES: dict[str, Kind] = {
     "every_machine": Kind(
         "None of the cluster's machines can be used now. machines: of some of them name (machine) and reason; count: "
         "of all; common: the code that all of them have, where it is one.", _every_machine),
+    "some_machines": Kind(
+        "Some of the cluster's machines cannot be used now. machines: of some of them name (machine) and reason; bad: "
+        "how many there are; count: of all machines.", _some_machines),
+    "cluster_degraded": Kind(
+        "The experiment's cluster has lost machines. said: which, and why; because: the same with its code.",
+        lambda cluster, said, because=None: f"The cluster {cluster} is degraded. {said}"),
     "cluster_away": Kind(
         "No trial can be started, because the cluster cannot be used. said: why; because: the same with its code.",
         lambda cluster, said, because=None: f"The cluster {cluster} cannot be used now. {said}"),

@@ -50,6 +50,10 @@ def clusters(request: HttpRequest) -> HttpResponse:
         "rows": rows, "now": timezone.now(), "broken": broken_platforms()})
 
 
+#: In which what a rehearsal found before may be otherwise now.
+IN_TROUBLE = (Cluster.Health.DEGRADED, Cluster.Health.AWAY, Cluster.Health.BAD)
+
+
 @require_GET
 def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
     """A cluster: its health, machines, GPUs and experiments."""
@@ -68,7 +72,8 @@ def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
     running = list(seen.exclude(status="WAITING").order_by("started_at", "pk")[:SHOWN_TRIALS])
     waiting = list(seen.filter(status="WAITING").order_by("pk")[:SHOWN_TRIALS])
     return render(request, "dashboard/cluster.html", {
-        "cluster": found, "people": who_may_use(found), "driver": driver_of(found), "counts": counts,
+        "cluster": found, "is_in_trouble": found.enabled and found.health in IN_TROUBLE,
+        "people": who_may_use(found), "driver": driver_of(found), "counts": counts,
         "running": running, "waiting": waiting,
         "unlisted": sum(counts.values()) - len(running) - len(waiting), "now": timezone.now(),
         "machines": [{"machine": machine, "gpus": gpus_of(machine, holders, trials)} for machine in machines],

@@ -45,7 +45,7 @@ class ProgressSerializer(serializers.Serializer[Any]):
     elapsed = serializers.FloatField(help_text=(
         "Seconds in the statuses RUNNING, NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL."))
     eta = serializers.FloatField(allow_null=True, help_text=(
-        "Estimated seconds to the end, at the average speed so far."))
+        "Estimated seconds to the end, at the average speed so far; null while the cluster cannot be used."))
     best_value = serializers.FloatField(allow_null=True, help_text=(
         "Of the results that satisfy the constraints on outcomes."))
     best_standard_error = serializers.FloatField(allow_null=True, help_text=(

@@ -1,4 +1,4 @@
-"""Failed trials have the key of their failure, by which equal ones are counted and found."""
+"""Failed trials have the key of their failure, by which equal ones are counted and found; clusters may be degraded."""
 
 from typing import Any
 
@@ -29,6 +29,14 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterField(
+            model_name="cluster",
+            name="health",
+            field=models.CharField(choices=[
+                ("unknown", "not tried yet"), ("good", "good"), ("degraded", "degraded"),
+                ("away", "cannot be asked at the moment"), ("bad", "needs a person")], default="unknown",
+                editable=False, max_length=10),
+        ),
         migrations.AddField(
             model_name="trial",
             name="failure",

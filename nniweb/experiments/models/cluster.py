@@ -14,6 +14,7 @@ class Cluster(models.Model):
     class Health(models.TextChoices):
         UNKNOWN = "unknown", "not tried yet"
         GOOD = "good", "good"
+        DEGRADED = "degraded", "degraded"
         AWAY = "away", "cannot be asked at the moment"
         BAD = "bad", "needs a person"
 

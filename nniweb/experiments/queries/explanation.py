@@ -13,6 +13,9 @@ from trainingservice.trial_job_status import TrialJobStatus
 
 #: Those in which trials that wait are started.
 _STARTING = (ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL)
+#: Of clusters in trouble, the code with which their experiments say so.
+_IN_TROUBLE = {Cluster.Health.AWAY: "cluster_away", Cluster.Health.BAD: "cluster_away",
+               Cluster.Health.DEGRADED: "cluster_degraded"}
 #: What is written down where trials may still wait: that no others come.
 _NOTHING_FOLLOWS = ("max_trial_number", "max_duration", "tuner_exhausted")
 
@@ -37,7 +40,7 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
         absent, written = refused or absences[experiment.cluster], found[experiment.pk]
         # that nothing follows is no answer to why what there is does not run
         says_little = code_of(written) in _NOTHING_FOLLOWS
-        found[experiment.pk] = absent or ("" if says_little else written) or _of_cluster(experiment, mine)
+        found[experiment.pk] = absent or ("" if says_little else written) or _of_cluster(experiment)
         if not found[experiment.pk]:
             found[experiment.pk] = written or _of_status(experiment, mine)
             if experiment.status in _STARTING and mine.counts[TrialJobStatus.WAITING.value] \
@@ -52,15 +55,15 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     return found
 
 
-def _of_cluster(experiment: Experiment, progress: Progress) -> str:
-    """That the cluster cannot be used, of an experiment that waits for nothing else."""
+def _of_cluster(experiment: Experiment) -> str:
+    """That the cluster cannot be used, or not all of its machines, of an experiment that waits for nothing else."""
     cluster = experiment.cluster
-    if cluster.health not in (Cluster.Health.AWAY, Cluster.Health.BAD) or not cluster.message \
-            or experiment.status not in (ExperimentStatus.INITIALIZED, *_STARTING) \
-            or progress.counts[TrialJobStatus.RUNNING.value]:
+    if cluster.health not in _IN_TROUBLE or not cluster.message \
+            or experiment.status not in (ExperimentStatus.INITIALIZED, *_STARTING):
         return ""
     because = document(cluster.reason, cluster.reason_arguments)
-    return Reason("cluster_away", cluster=cluster.name, said=cluster.message, because=because)
+    code = _IN_TROUBLE[Cluster.Health(cluster.health)]
+    return Reason(code, cluster=cluster.name, said=cluster.message, because=because)
 
 
 def _of_status(experiment: Experiment, progress: Progress) -> str:

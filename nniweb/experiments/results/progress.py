@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from django.db.models import Case, Count, F, OuterRef, Subquery, When
 
-from nniweb.experiments.models import Experiment, Proposal, Trial
+from nniweb.experiments.models import Cluster, Experiment, Proposal, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import RESULTS, counts_for_best
@@ -36,7 +36,7 @@ class Progress:
     elapsed: float
     #: Part of maxTrialNumber or of maxExperimentDuration that is over, the greater one; 0 to 1.
     fraction: float | None
-    #: Time left at the pace so far.
+    #: Time left at the pace so far; also None while the cluster cannot be used.
     eta: float | None
 
     @property
@@ -131,7 +131,8 @@ def _fraction(experiment: Experiment, ended: int, elapsed: float) -> float | Non
 
 
 def _eta(experiment: Experiment, ended: int, elapsed: float) -> float | None:
-    if experiment.status not in (ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL):
+    if experiment.status not in (ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL) \
+            or experiment.cluster.health in (Cluster.Health.AWAY, Cluster.Health.BAD):
         return None
     left = []
     if experiment.max_trial_number and ended:

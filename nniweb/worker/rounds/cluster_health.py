@@ -10,8 +10,8 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.base import MachineDetail
-from trainingservice.every_machine import every_machine
-from trainingservice.reasons import Reason, arguments_of
+from trainingservice.every_machine import every_machine, some_machines
+from trainingservice.reasons import Reason, arguments_of, code_of
 
 logger = ExperimentLogger(__name__)
 
@@ -45,6 +45,10 @@ def show(work: ClusterWork) -> None:
         message = every_machine([(machine.name, machine.message) for machine in machines])
         needs_person = message.arguments["common"] in NEED_A_PERSON
         health = Cluster.Health.BAD if needs_person else Cluster.Health.AWAY
+    elif lost := [machine for machine in machines
+                  if not machine.healthy and code_of(machine.message) != "machine_connects"]:
+        health = Cluster.Health.DEGRADED
+        message = some_machines([(machine.name, machine.message) for machine in lost], len(machines))
     else:
         health, message = Cluster.Health.GOOD, ""
     message = struck_reason(message)

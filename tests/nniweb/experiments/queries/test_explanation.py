@@ -74,3 +74,17 @@ def test_without_a_worker_the_command_says_so_once(at_its_limit: Any) -> None:
     shown = io.StringIO()
     call_command("experiments", "show", experiment.public_id, stdout=shown)
     assert shown.getvalue().count("No worker is alive") == 1
+
+
+@pytest.mark.parametrize(("health", "begins", "has_eta"), [
+    ("away", "The cluster local cannot be used now. ", False), ("bad", "The cluster local cannot be used now. ", False),
+    ("degraded", "The cluster local is degraded. ", True)])
+def test_trouble_of_the_cluster_is_said_while_trials_run_and_no_time_left_is_promised(
+        at_its_limit: Any, health: str, begins: str, has_eta: bool) -> None:
+    experiment = at_its_limit("SUCCEEDED", "RUNNING", status="RUNNING", written="")
+    Experiment.objects.filter(pk=experiment.pk).update(running_seconds=10.0, running_since=timezone.now())
+    assert document(Experiment.objects.get(pk=experiment.pk))["progress"]["eta"] is not None
+    Cluster.objects.filter(pk=experiment.cluster_id).update(health=health, **said_by_platform(REFUSED))
+    told = document(Experiment.objects.get(pk=experiment.pk))
+    assert told["message"] == f"{begins}{REFUSED}"
+    assert (told["progress"]["eta"] is not None) == has_eta

@@ -59,7 +59,7 @@ def test_why_a_cluster_is_away_has_a_code_in_its_row_and_over_rest(rig, monkeypa
         ("A plug-in's own words.", {"code": "platform"}), ("", None)]
 
 
-def test_a_cluster_none_of_whose_machines_is_well_is_not_good(rig, monkeypatch) -> None:
+def test_a_cluster_whose_machines_are_not_well_is_not_good(rig, monkeypatch) -> None:
     rig.submitted(rig.experiment(trial_concurrency=1), 1)
 
     def seen(*messages: str) -> tuple[str, str, str]:
@@ -73,7 +73,10 @@ def test_a_cluster_none_of_whose_machines_is_well_is_not_good(rig, monkeypatch) 
 
     refused = Reason("connection_refused", said="box refuses connections; start its sshd.")
     key = Reason("log_in_refused", said="box refuses the log-in; correct password.")
-    assert seen(refused, "") == ("good", "", "")
+    connects = Reason("machine_connects", said="The server is connecting to it.")
+    assert seen(connects, "") == ("good", "", "")
+    assert seen(refused, "", connects) == ("degraded", "some_machines", (
+        "1 of 3 machines cannot be used (box0: box refuses connections; start its sshd)."))
     assert seen(refused, refused) == ("away", "every_machine", (
         "Every machine refuses connections (box0: box refuses connections; start its sshd; "
         "box1: box refuses connections; start its sshd)."))
