@@ -354,8 +354,8 @@ def _given_up(count: int, most: int, said: list[str], codes: list[str]) -> str: 
 
 
 def _equal_failures(count: int, said: str, because: Mapping[str, Any] | None = None) -> str:  # noqa: ARG001
-    return (f"{count} trials in a row failed for the same reason, and none has succeeded: {said} Fix the cause, then "
-            "resume the experiment (failedTrials.giveUpAfterEqual sets the number).")
+    return (f"{count} trials in a row failed for the same reason, and none has succeeded: {said.rstrip('. ')}. Fix the "
+            "cause, then resume the experiment.")
 
 
 _WRONG_STATUS = {

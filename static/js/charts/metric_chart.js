@@ -1,7 +1,7 @@
 /** One trial's intermediate results. */
 
 import { axis, colour, makeChart } from "./chart.js";
-import { digits } from "../lib/formats.js";
+import { digits, tick } from "../lib/formats.js";
 
 export class MetricChart {
   /**
@@ -80,7 +80,7 @@ export class MetricChart {
         formatter: (/** @type {any[]} */ events) => `${events[0].value[0]}\n${digits(events[0].value[1])}`,
       },
       xAxis: axis({ type: "value", minInterval: 1, min: "dataMin", max: "dataMax", splitLine: { show: false } }),
-      yAxis: axis({ type: this.logarithmic && data.every((point) => point[1] > 0) ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+      yAxis: axis({ type: this.logarithmic && data.every((point) => point[1] > 0) ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: tick } }),
       series: [{
         type: "line", data, showSymbol: data.length < 60, symbolSize: 6, lineStyle: { width: 2, color: colour("--chart-point") },
         itemStyle: { color: colour("--chart-point") }, cursor: "default",

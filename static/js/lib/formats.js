@@ -32,6 +32,14 @@ export function withDigits(value, significant) {
 }
 
 /**
+ * A number beside an axis: charts choose round ones, so none of their digits is left out.
+ * @param {unknown} value
+ */
+export function tick(value) {
+  return withDigits(value, MOST_DIGITS);
+}
+
+/**
  * The least significant digits, four at least, with which most of these numbers read differently.
  * @param {Iterable<number | null>} values
  */

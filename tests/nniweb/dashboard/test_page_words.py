@@ -68,6 +68,11 @@ def test_ranked_numbers_have_as_many_digits_as_tell_them_apart(tmp_path: Path, v
             significant, [digits(value, significant) for value in finite]]
 
 
+def test_round_numbers_beside_an_axis_keep_their_digits(tmp_path: Path) -> None:
+    assert in_node(tmp_path, "lib/formats.js", "tick", "[1.0098, 0.1 + 0.2, 1.00985, 12345.5, 0, 2e-7].map(tick)") == [
+        "1.0098", "0.3", "1.00985", "12345.5", "0", "2e-7"]
+
+
 def test_the_outcome_is_said_where_it_is_no_plain_success(tmp_path: Path) -> None:
     cases = [{"outcome": code, "progress": {"total": total, "trials": {"FAILED": failed}}}
              for code, total, failed in (

@@ -1,7 +1,7 @@
 /** Curves of a few trials in one chart. Eight colours, then the same ones dashed, then dotted: as in nniweb.css. */
 
 import { axis, colour, makeChart } from "../../charts/chart.js";
-import { digits } from "../../lib/formats.js";
+import { digits, tick } from "../../lib/formats.js";
 
 const LINES = ["solid", "dashed", "dotted"];
 /** With more points than this a curve has no marks. */
@@ -59,7 +59,7 @@ export class CompareChart {
           ...found.map((one) => `trial ${one.seriesName}: ${digits(one.value[1])}`)].join("\n"),
       },
       xAxis: axis({ type: "value", name: "step", nameLocation: "end", nameGap: 4, minInterval: 1, min: "dataMin", max: "dataMax", splitLine: { show: false } }),
-      yAxis: axis({ type: this.logarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+      yAxis: axis({ type: this.logarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: tick } }),
       grid: { left: 8, right: 36, top: 16, bottom: 8, containLabel: true },
       series: this.series.map((one, place) => {
         const paint = colour(`--curve-${place % this.colours}`);

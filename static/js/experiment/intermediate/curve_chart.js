@@ -1,7 +1,7 @@
 /** Intermediate results of several trials over each other. */
 
 import { axis, colour, makeChart, tooltip } from "../../charts/chart.js";
-import { digits, duration } from "../../lib/formats.js";
+import { digits, duration, tick } from "../../lib/formats.js";
 import { ResultColours } from "../result_colours.js";
 
 /** So many curves are told apart by their hue; more are coloured by how good they are. */
@@ -129,7 +129,7 @@ export class CurveChart {
         splitLine: { show: false }, name: this.byTime ? "since the trial's start" : "step", nameLocation: "middle", nameGap: 24,
         axisLabel: { color: colour("--quiet"), formatter: across, hideOverlap: true },
       }),
-      yAxis: axis({ type: logY ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+      yAxis: axis({ type: logY ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: tick } }),
       series: [
         ...(this.smoothing > 0 ? this.curves.map((curve, index) => line(curve, index, curve.values, {
           id: `raw-${curve.id}`, silent: true, z: 1, tooltip: { show: false }, lineStyle: { color: colours[index], width: 1, opacity: 0.18 },

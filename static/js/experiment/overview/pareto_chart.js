@@ -2,7 +2,7 @@
 
 import { axis, colour, tooltip } from "../../charts/chart.js";
 import { rest } from "../../lib/rest.js";
-import { digits } from "../../lib/formats.js";
+import { digits, tick } from "../../lib/formats.js";
 import { addressState, writeAddress } from "../address_state.js";
 import { TrialPoints } from "./trial_points.js";
 
@@ -124,8 +124,8 @@ export class ParetoChart extends TrialPoints {
       }),
       legend: { top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"), data: ["results", "front"] },
       grid: { left: 28, right: 28, top: 32, bottom: 28, containLabel: true },
-      xAxis: axis({ type, scale: true, name: this.title(across), nameLocation: "middle", nameGap: 28, axisLabel: { color: colour("--quiet"), formatter: digits, hideOverlap: true } }),
-      yAxis: axis({ type, scale: true, name: this.title(up), nameLocation: "middle", nameGap: 48, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+      xAxis: axis({ type, scale: true, name: this.title(across), nameLocation: "middle", nameGap: 28, axisLabel: { color: colour("--quiet"), formatter: tick, hideOverlap: true } }),
+      yAxis: axis({ type, scale: true, name: this.title(up), nameLocation: "middle", nameGap: 48, axisLabel: { color: colour("--quiet"), formatter: tick } }),
       series: [
         { name: "results", type: "scatter", data: places(this.drawn.results), symbolSize: many ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.6 }, large: true, largeThreshold: MANY, cursor: "pointer" },
         // of more than two objectives a front is no line

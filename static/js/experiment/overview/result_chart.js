@@ -3,7 +3,7 @@
 import { axis, colour } from "../../charts/chart.js";
 import { rest } from "../../lib/rest.js";
 import { isEnd } from "../../ui/status.js";
-import { digits } from "../../lib/formats.js";
+import { digits, tick, withDigits } from "../../lib/formats.js";
 import { MetricChoice } from "../metric_choice.js";
 import { TrialPoints } from "./trial_points.js";
 
@@ -11,6 +11,8 @@ import { TrialPoints } from "./trial_points.js";
 const MOST_POINTS = 5_000;
 /** From so many points on they are drawn as one shape, smaller. */
 const MANY = 500;
+/** Significant digits of the result that is pointed at. */
+const POINTED_AT = 6;
 
 /** @typedef {{id: string, sequence: number, status: string, value: number | null, at: number | null, final: boolean, infeasible: boolean, error: number | null}} Point */
 
@@ -190,7 +192,7 @@ export class ResultChart extends TrialPoints {
       const spread = point.error === null ? "" : ` ± ${digits(point.error)}`;
       const isWhole = point.final || point.infeasible || partial !== "running" && point.status === "SUCCEEDED";
       const word = point.infeasible ? "infeasible, " : isWhole ? "" : isEnd(point.status) ? "last value " : "so far ";
-      const value = point.value === null ? "no result" : `${word}${digits(point.value)}${spread}`;
+      const value = point.value === null ? "no result" : `${word}${withDigits(point.value, POINTED_AT)}${spread}`;
       return `trial ${point.sequence}\n${value}\n${point.status}`;
     };
     const horizontal = this.byTime
@@ -209,7 +211,7 @@ export class ResultChart extends TrialPoints {
       grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
       xAxis: axis({ ...horizontal, splitLine: { show: false } }),
       yAxis: [
-        axis({ type: this.logarithmic && this.canBeLogarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: digits } }),
+        axis({ type: this.logarithmic && this.canBeLogarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: tick } }),
         // the marks' own: they sit on the axis whatever the values are
         { type: "value", min: 0, max: 1, show: false },
       ],

@@ -87,8 +87,8 @@ def test_an_experiment_none_of_whose_trials_succeeded_ends_after_five_equal_fail
     finish(rig, experiment, None)
     experiment.refresh_from_db()
     assert (experiment.status, experiment.reason) == ("ERROR", "equal_failures")
-    assert experiment.message.startswith("5 trials in a row failed for the same reason, and none has succeeded: The "
-                                         "command ended with exit code 1.")
+    assert experiment.message == ("5 trials in a row failed for the same reason, and none has succeeded: The command "
+                                  "ended with exit code 1. Fix the cause, then resume the experiment.")
     assert experiment.reason_arguments["because"]["code"] == "exit_code"
 
 
