@@ -18,6 +18,7 @@ from nniweb.experiments.models import Experiment, NotificationDelivery, Notifica
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState, Occasion
 from nniweb.experiments.models.trial import counts_for_best
+from nniweb.experiments.results.outcome import outcome_of
 from nniweb.experiments.results.progress import progress_of
 from nniweb.experiments.sql.selected_rows import is_any
 
@@ -47,7 +48,8 @@ def experiment_ended(experiment: Experiment, at: datetime) -> None:
         return
     progress = progress_of([experiment], at)[experiment.pk]
     best = Trial.objects.filter(public_id=progress.best_trial_id).first() if progress.best_trial_id else None
-    told = {"experiment": {**_document(experiment), "trials": progress.counts, "duration": progress.elapsed},
+    told = {"experiment": {**_document(experiment), "trials": progress.counts, "duration": progress.elapsed,
+                            "outcome": outcome_of(experiment, progress)},
             "best": _trial_document(best) if best is not None else None}
     for rule in rules:
         _write(rule, experiment, occasion, at, at, told)

@@ -53,7 +53,9 @@ def headline(occasion: str, told: dict[str, Any]) -> str:
     name = told.get("experiment", {}).get("name", "")
     match occasion:
         case Occasion.DONE:
-            return f"{name}: done"
+            trials = told["experiment"].get("trials", {})
+            failed, total = trials.get("FAILED", 0), sum(trials.values())
+            return f"{name}: done{f', {failed} of {total} trials failed' if failed else ''}"
         case Occasion.FAILED:
             return f"{name}: failed"
         case Occasion.NEW_BEST:

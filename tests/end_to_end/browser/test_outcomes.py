@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.led_trials import LedTrials
-from tests.end_to_end.running_server import RunningServer
+from tests.end_to_end.running_server import RunningServer, free_port
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +89,24 @@ def test_an_experiment_whose_trials_all_failed_is_not_green(server: RunningServe
     expect(status).to_have_text("DONE")
     its, good = colour(page, status)
     assert its != good
+
+
+def test_an_unreachable_cluster_is_not_good_and_its_experiment_shows_why(server: RunningServer, open_page: Any,
+                                                                         tmp_path: Path) -> None:
+    closed = free_port()
+    server.post("clusters/", {"name": "lab", "platform": "remote", "settings": {"machineList": [
+        {"host": "127.0.0.1", "port": closed, "user": "nobody", "password": "no"}]}})
+    (tmp_path / "trial.py").write_text("")
+    experiment = server.launch({
+        "experimentName": "unreachable", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path),
+        "trialConcurrency": 1, "maxTrialNumber": 2, "tuner": {"name": "Random"}, "cluster": "lab",
+        "nniManagerIp": "127.0.0.1",
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}, tmp_path)
+    page = open_page(server, f"/experiments/{experiment}/")
+    expect(page.locator("#why")).to_contain_text(f"127.0.0.1:{closed} refuses connections")
+    expect(page.locator("[data-cell=eta]")).to_have_text("–")
+    page.goto("/clusters/")
+    row = page.locator("tr", has_text="lab")
+    expect(row.locator(".health")).to_contain_text("cannot be asked at the moment")
+    expect(row).to_contain_text("refuses connections")
+    server.post(f"experiments/{experiment}/actions/stop/")

@@ -128,3 +128,14 @@ def test_it_is_said_whose_trials_a_cluster_takes(page: Page, vera: User) -> None
             cluster.delete()
     finally:
         platforms.unregister("pinned")
+
+
+@pytest.mark.parametrize(("health", "folded"), [("good", False), ("degraded", True), ("away", True), ("bad", True)])
+def test_what_a_rehearsal_found_is_folded_away_while_the_cluster_is_in_trouble(page: Page, cluster: Cluster,
+                                                                                health: str, folded: bool) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(health=health, message="box refuses connections.", rehearsal=[
+        {"check": "connection", "ok": True, "message": "It answers.", "machine": "", "temporary": False}],
+        rehearsed_at=timezone.now())
+    html = page(f"/clusters/{cluster.public_id}/")
+    assert "It answers." in html
+    assert ('<details class="outdated">' in html) == folded

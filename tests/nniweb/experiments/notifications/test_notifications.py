@@ -17,6 +17,7 @@ from nniweb.experiments.models.account import Role
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.notifications.notification_queue import claim
 from nniweb.experiments.notifications.outbox import BEST_PAUSE
+from nniweb.worker.notifications.notification_mail import headline
 from trainingservice.trial_job_status import TrialJobStatus
 
 Make = Callable[..., Experiment]
@@ -71,6 +72,17 @@ def test_the_end_of_an_experiment_is_told_with_its_trials_and_its_best(make_expe
     assert (message["experiment"]["trials"]["SUCCEEDED"], message["experiment"]["trials"]["FAILED"]) == (2, 1)
     assert message["best"] == {"trial": best.public_id, "sequence_id": 1, "value": 0.25, "parameters": {"x": 0.25}}
     assert message["experiment"]["page"].endswith(f"/experiments/{experiment.public_id}/")
+
+
+def test_the_end_of_an_experiment_whose_trials_all_failed_says_so(make_experiment: Make, alice: User) -> None:
+    rule(alice)
+    experiment = make_experiment(owner=alice)
+    for number in range(2):
+        Trial.objects.create(experiment=experiment, sequence_id=number, status="FAILED", created_at=START)
+    end(experiment)
+    [message] = told()
+    assert message["experiment"]["outcome"] == "failed"
+    assert headline(message["event"], message) == "quadratic: done, 2 of 2 trials failed"
 
 
 def test_done_and_failed_are_told_apart_and_a_stop_is_nobodys_news(make_experiment: Make, alice: User) -> None:
