@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from trainingservice.files.unlinked_paths import read_file
-from trainingservice.yaml_faults import UNCLEAR, fault_of
+from trainingservice.files.yaml_faults import UNCLEAR, fault_of
 
 #: Keys and list indices from the top of the document.
 Path = tuple[str | int, ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nniweb.experiments.failure_key import failure_key
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.sql.exact_text import printable
-from trainingservice.failure_key import failure_key
 from trainingservice.reasons import CODES, OTHER, PLATFORM, Reason, arguments_of, code_of, each_text, with_texts
 
 

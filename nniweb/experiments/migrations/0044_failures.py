@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import migrations, models
 
-from trainingservice.failure_key import failure_key
+from nniweb.experiments.failure_key import failure_key
 
 #: Trials of one statement.
 AT_ONCE = 500

@@ -81,7 +81,7 @@ class Trial(models.Model):
     #: Its code (``trainingservice.reasons``), "" where there is no message, and what the code needs besides.
     reason = models.CharField(max_length=32, blank=True, default="", editable=False)
     reason_arguments = models.JSONField(default=dict, editable=False)
-    #: Of a failed one: the same as of those that failed alike (``trainingservice.failure_key``).
+    #: Of a failed one: the same as of those that failed alike (``nniweb.experiments.failure_key``).
     failure = models.CharField(max_length=12, null=True, editable=False)  # noqa: DJ001  most have none
     #: Its result; with several parameter sets that of the best of them, which is ``result_index``.
     final_value = ExactTextField(null=True)

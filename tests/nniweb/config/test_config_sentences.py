@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.fields.description import inner_models
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
-from trainingservice import yaml_faults
+from trainingservice.files import yaml_faults
 from trainingservice.platforms import load_platform, platform_names
 from trainingservice.refused_values import sentence
 

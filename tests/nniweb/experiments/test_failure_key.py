@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainingservice.failure_key import failure_key
+from nniweb.experiments.failure_key import failure_key
 from trainingservice.reasons import Reason
 
 
