@@ -315,6 +315,7 @@ class Supervisor:
     def _close(self) -> None:
         with self._guard:
             runners = list(self._runners.values())
+        self._tuners.hurry()
         for runner in runners:
             runner.stop()
         deadline = time.monotonic() + 10
@@ -343,4 +344,4 @@ def _busy_clusters() -> QuerySet[Cluster]:
     unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
     return Cluster.objects.filter(Exists(Experiment.objects.filter(cluster=OuterRef("pk")).filter(
         Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Q(jobs_due_at__lte=timezone.now())
-        | Exists(unfinished_trials))))
+        | Q(tuner_exit_tries__isnull=False) | Exists(unfinished_trials))))
