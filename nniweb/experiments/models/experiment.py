@@ -154,6 +154,8 @@ class Experiment(models.Model):
 
     #: Loopback port at which the server on this machine answers NNI's own clients for it, without a token.
     nni_port = models.PositiveIntegerField(null=True, unique=True, editable=False)
+    #: Why the server could not open it, a reason as ``as_document`` makes it; None: it could, or has not tried.
+    nni_port_problem = models.JSONField(null=True, editable=False)
 
     next_sequence_id = models.PositiveIntegerField(default=0)
     #: How many parameter sets the tuner was asked for: the next one's parameter id.
