@@ -14,10 +14,10 @@ from nniweb.documents.retention_fields import DaysKeptSerializer, JobsField, Ret
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.launch.current_config import current_config
+from nniweb.experiments.lifecycle.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.explanation import explanations_of
-from nniweb.experiments.queries.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.results.replicates import replicates_of_each
 from nniweb.experiments.retention.policy import KINDS, days_kept, jobs_kept

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 from nniweb.api.experiments.experiment_changes import changes_of
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.experiments.actions.changes import in_words
-from nniweb.experiments.queries.nni_ports import nni_port_words
+from nniweb.experiments.lifecycle.nni_ports import nni_port_words
 from nniweb.experiments.retention.policy import as_seen
 
 #: Changes that the table has at most, the newest; REST has them all.

@@ -8,8 +8,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from nniweb.experiments.admin.access import ToLookAt
+from nniweb.experiments.lifecycle.nni_ports import nni_port_words
 from nniweb.experiments.models import Experiment, Trial, Worker
-from nniweb.experiments.queries.nni_ports import nni_port_words
 
 #: Columns that may be large and are not in lists.
 _LARGE = ["search_space", "config", "config_text", "notes", "trial_options", "tuner", "assessor", "description"]

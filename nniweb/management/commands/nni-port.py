@@ -9,8 +9,8 @@ from django.core.management.base import CommandError
 
 from nniweb.doctor.free_port import why_no_port
 from nniweb.experiments.access import audit
+from nniweb.experiments.lifecycle.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.models import Experiment
-from nniweb.experiments.queries.nni_ports import why_nni_port_is_closed
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.found_experiment import found_experiment
 from nniweb.management.served_before import require_served_before
