@@ -37,6 +37,7 @@ from nniweb.worker.housekeeping.upkeep import Upkeep
 from nniweb.worker.notifications.notification_sender import NotificationSender
 from nniweb.worker.rounds.runner import ClusterRunner
 from trainingservice.lasting_thread import PAUSES, LastingThread, Part, in_short
+from trainingservice.platforms import known_platforms
 
 logger = logging.getLogger(__name__)
 
@@ -272,7 +273,7 @@ class Supervisor:
         Worker.objects.filter(heard_at__lt=DatabaseNow() - FORGET_WORKERS_AFTER).delete()
         Worker.objects.update_or_create(id=self.worker_id, defaults={
             "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": DatabaseNow(),
-            "heard_at": DatabaseNow()})
+            "heard_at": DatabaseNow(), "platforms": sorted(known_platforms())})
         self._registered = True
 
     def _sign_off(self) -> None:
@@ -305,7 +306,8 @@ class Supervisor:
                 database_health.note_refused(error)
                 drop_connection()
         try:
-            if not Worker.objects.filter(pk=self.worker_id).update(heard_at=DatabaseNow()):
+            if not Worker.objects.filter(pk=self.worker_id).update(
+                    heard_at=DatabaseNow(), platforms=sorted(known_platforms())):
                 self._registered = False  # somebody took it for gone, after a day of sleep
             database_health.note_written()
         except DatabaseError as error:

@@ -8,6 +8,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "experiment", "tuner_exit_tries", models.PositiveSmallIntegerField(editable=False, null=True)),
         migrations.AddField("experiment", "nni_port_problem", models.JSONField(editable=False, null=True)),
+        migrations.AddField("worker", "platforms", models.JSONField(editable=False, null=True)),
         migrations.AddIndex("experiment", models.Index(
             fields=["cluster"], name="experiments_with_tuner_exit",
             condition=models.Q(tuner_exit_tries__isnull=False))),
