@@ -42,6 +42,11 @@ class Experiment:
         return str(self.document["status"])
 
     @property
+    def outcome(self) -> str | None:
+        """How it ended: succeeded, partly_failed, failed (trials failed, none succeeded) or no_result; None before."""
+        return self.document.get("outcome")
+
+    @property
     def message(self) -> str:
         """Why it is as it is, where there is something to say."""
         return str(self.document["message"])
