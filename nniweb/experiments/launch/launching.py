@@ -99,9 +99,11 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
         raise Refused.for_fields(problems)
     cluster = found or cluster_of_section(section_of(settings), owner)
     check_that_trials_share_a_folder(settings, platform, cluster, options)
-    findings = rehearse_cluster(cluster, section, options, settings, _code_folder(settings, code))
-    if not isinstance(code, GitCode) and not options.code_in_image():
-        findings = [*findings, *command_findings(settings.trial_command, _code_folder(settings, code))]
+    folder = _code_folder(settings, code)
+    findings = rehearse_cluster(cluster, section, options, settings, folder)
+    # without code of its own a trial elsewhere may find its files in an image, or on its machine
+    if not isinstance(code, GitCode) and (folder is not None or platform.shares_code_folder):
+        findings = [*findings, *command_findings(settings.trial_command, folder)]
     check_git_access(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)
