@@ -49,6 +49,8 @@ class _Opened:
     #: The algorithm, as the experiment had it.
     tuner: dict[str, Any]
     stops: list[str] = field(default_factory=list)
+    #: By which tuner it proposes, as it said last, where it chooses among others.
+    chosen: dict[str, Any] | None = None
     #: When it was asked for parameters that it has not given yet.
     asked_at: datetime | None = None
     #: Whether more was wanted while it was asked already.
@@ -62,15 +64,18 @@ class TunerSessions:
 
     def __init__(self, client: TunerClient, wake: Callable[[], None],
                  fail: Callable[[Experiment, str], None], stop: Callable[[Experiment, list[str]], None],
-                 guard: Callable[[Experiment, str, Callable[[], None]], None]) -> None:
+                 guard: Callable[[Experiment, str, Callable[[], None]], None],
+                 note_choice: Callable[[Experiment, dict[str, Any]], None] = lambda experiment, chosen: None) -> None:
         """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on; ``stop``
-        with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for.
+        with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for;
+        ``note_choice`` is called when a tuner that chooses among others has chosen another one (``Tuner.chosen``).
         """
         self._client = client
         self._wake = wake
         self._fail = fail
         self._stop = stop
         self._guard = guard
+        self._note_choice = note_choice
         self._opened: dict[int, _Opened] = {}
         self._deaths: dict[int, int] = {}
         #: Those that were asked since answers were collected.
@@ -297,6 +302,9 @@ class TunerSessions:
         def act_on(answer: dict[str, Any]) -> None:
             state.stops.extend(answer.get("stop", ()))
             done(answer)
+            if (chosen := answer.get("chosen")) is not None and chosen != state.chosen:
+                self._note_choice(experiment, chosen)
+                state.chosen = chosen
             if state.stops:
                 self._stop(experiment, state.stops)
                 state.stops = []  # not before it is written: the assessor names each once
