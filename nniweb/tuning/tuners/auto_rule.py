@@ -10,7 +10,7 @@ from trainingservice.reasons import Reason, as_document
 #: A Gaussian process is fitted for each proposal, which takes a time that grows with the cube of the results.
 MOST_RESULTS_OF_GP = 150
 #: Proposals are made one after another: so many slots are filled quickly enough by it.
-MOST_RUNNING_OF_GP = 40
+MOST_RUNNING_OF_GP = 100
 #: One for each number among the parameters, and for each option of a choice.
 MOST_COLUMNS_OF_GP = 80
 #: With several objectives.
@@ -47,7 +47,9 @@ class Rule:
         """All that it may choose."""
         if self.objectives > 1:
             return "TPE", "NSGAII"
-        return ("Anneal", "TPE") if self.missing or self.columns > MOST_COLUMNS_OF_GP else ("GP", "Anneal", "TPE")
+        if self.columns > MOST_COLUMNS_OF_GP:
+            return ("TPE",)
+        return ("Anneal", "TPE") if self.missing else ("GP", "TPE")
 
     def choice(self, results: int, running: int) -> Choice:
         """Of the next proposal. ``running``: proposals that have not ended."""
@@ -62,5 +64,5 @@ class Rule:
         if self.missing:
             return Choice("Anneal", Reason("auto_not_installed", wanted="GP", missing=list(self.missing)))
         if running > MOST_RUNNING_OF_GP:
-            return Choice("Anneal", Reason("auto_many_running", most=MOST_RUNNING_OF_GP))
+            return Choice("TPE", Reason("auto_many_running", most=MOST_RUNNING_OF_GP))
         return Choice("GP", Reason("auto_model", most=MOST_RESULTS_OF_GP))

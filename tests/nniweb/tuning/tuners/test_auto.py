@@ -57,7 +57,7 @@ def test_its_proposals_are_those_of_the_tuner_that_it_chooses() -> None:
 
 def test_many_trials_at_once_get_a_tuner_with_quick_proposals() -> None:
     assert chosen_by(after(12, running=auto_rule.MOST_RUNNING_OF_GP)) == ("GP", "auto_model")
-    assert chosen_by(after(12, running=auto_rule.MOST_RUNNING_OF_GP + 1)) == ("Anneal", "auto_many_running")
+    assert chosen_by(after(12, running=auto_rule.MOST_RUNNING_OF_GP + 1)) == ("TPE", "auto_many_running")
 
 
 def test_a_space_with_very_many_options_is_not_modelled() -> None:
