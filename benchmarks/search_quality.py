@@ -173,6 +173,13 @@ def tell(report: Report, comparison: Comparison) -> None:
                 report.add(f"{one} is worse than {other}, {where}: p", test[0], "",
                            limit=0.1 if other == "Optuna TPE" else SIGNIFICANT, at_least=True,
                            beside=f"{test[1]} pairs")
+    for at_once, budget in itertools.product(used, BUDGETS):
+        ranks = {name: rank for name in TUNERS if (rank := comparison.rank(name, at_once, budget)) is not None}
+        mine = ranks.pop("Auto", None)
+        if mine is not None and ranks:
+            best = min(ranks, key=lambda name: ranks[name])
+            report.add(f"Auto, {at_once} at once, {budget} trials: mean rank above that of the best single tuner",
+                       mine - ranks[best], "", limit=0.0, beside=best)
     if {1, 8} <= set(used):
         alone, together = comparison.rank("GP", 1, 100), comparison.rank("GP", 8, 100)
         if alone and together:

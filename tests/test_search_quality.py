@@ -88,5 +88,29 @@ def test_with_eight_trials_at_once_tpe_is_as_good_as_optunas_and_better_than_ran
     assert ranks["TPE"] < ranks["Random"] - 0.2
     worse = comparison.worse("TPE", "Optuna TPE", 8, 100)
     assert worse is not None
-    assert worse[0] > 0.01
+    assert worse[0] > 0.1
     assert "TPE, 8 at once, 100 trials: mean rank" in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_auto_is_as_good_as_the_best_single_tuner_and_gp_as_good_with_eight_at_once_as_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "results.json"
+    ran = subprocess.run(
+        [sys.executable, "benchmarks/search_quality.py", "--seeds", "2", "--at-once", "1", "8",
+         "--searchers", "Auto", "GP", "Anneal", "TPE",
+         "--objectives", "rosenbrock", "log-scaled", "nested", "noisy", "--keep", str(kept)],
+        cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, check=False)
+    assert ran.returncode in (0, 1), ran.stdout  # with so few searches a target may be missed by chance
+    comparison = Comparison(Result(**row) for row in json.loads(kept.read_text()))
+    for at_once in (1, 8):
+        for budget in (50, 100):
+            ranks = {name: comparison.rank(name, at_once, budget) for name in ("Auto", "GP", "Anneal", "TPE")}
+            mine = ranks.pop("Auto")
+            assert mine is not None
+            assert mine <= min(rank for rank in ranks.values() if rank is not None) + 0.05, (at_once, budget)
+    alone, together = comparison.rank("GP", 1, 100), comparison.rank("GP", 8, 100)
+    assert alone is not None
+    assert together is not None
+    assert together <= 1.1 * alone + 0.05
+    assert "mean rank above that of the best single tuner" in ran.stdout

@@ -698,6 +698,30 @@ CODES: dict[str, Kind] = {
         lambda asked_at, own: (f"The tuner was asked for parameters at {asked_at} (UTC) and has not answered."
                                + (" One that waits for results in generate_parameters needs multiThread: true."
                                   if own else ""))),
+    "auto_model": Kind(
+        "Auto has few results, which a model of all of them makes the most of. most: up to so many results.",
+        lambda most: f"A model of all results finds good parameters with the fewest trials, up to {most} results."),
+    "auto_many_results": Kind(
+        "Auto has so many results that a model of all of them takes long. most: so many are modelled.",
+        lambda most: f"There are more than {most} results, and a model of all of them takes too long."),
+    "auto_many_running": Kind(
+        "Auto's trials run in such numbers that slow proposals leave slots empty. most: so many may run with a model.",
+        lambda most: f"More than {most} trials run at once, which a tuner with quick proposals keeps busy."),
+    "auto_large_space": Kind(
+        "Auto's search space has more numbers and options than a model learns from few results. columns: how many; "
+        "most: so many are modelled.",
+        lambda columns, most: (f"The search space has {columns} numbers and options, and a model of few results learns "
+                               f"at most {most}.")),
+    "auto_objectives": Kind(
+        "Auto searches by several objectives. most: up to so many results by a model, then by a population.",
+        lambda objectives, most, population: (
+            f"There are {objectives} objectives and "
+            + (f"more than {most} results, from which a population is bred." if population else
+               f"up to {most} results, which a model of them makes the most of."))),
+    "auto_not_installed": Kind(
+        "Auto would choose the tuner wanted, whose packages are not installed on the server. missing: its modules.",
+        lambda wanted, missing: (f"{wanted} would be better, but needs packages that are not installed on the server "
+                                 f"({', '.join(missing)}): python -m pip install 'nniweb[tuners]'.")),
     "nothing_proposed": Kind(
         "The tuner answers, and has not proposed any parameters.",
         lambda: "The tuner has not proposed any parameters."),

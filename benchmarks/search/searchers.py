@@ -18,7 +18,7 @@ from benchmarks.search.runs import Maker, NotPossible
 from nniweb.tuning.process.experiment_tuning import ExperimentTuning
 
 #: Ours, by name.
-TUNERS = ("TPE", "Anneal", "Evolution", "SMAC", "GP", "Metis", "DNGO", "NSGAII", "GridSearch", "Random")
+TUNERS = ("Auto", "TPE", "Anneal", "Evolution", "SMAC", "GP", "Metis", "DNGO", "NSGAII", "GridSearch", "Random")
 #: NNI's tuner of the same name, as module and class.
 NNI_TUNERS = {
     "TPE": "tpe_tuner.TpeTuner", "Anneal": "hyperopt_tuner.HyperoptTuner",
@@ -27,7 +27,7 @@ NNI_TUNERS = {
     "GridSearch": "gridsearch_tuner.GridSearchTuner", "Random": "random_tuner.RandomTuner",
 }
 #: A proposal of theirs takes a twentieth of a second and more: they run for fewer seeds.
-SLOW = {"GP", "Metis", "DNGO", "SMAC", "NNI GP", "NNI Metis", "NNI DNGO", "NNI Anneal"}
+SLOW = {"Auto", "GP", "Metis", "DNGO", "SMAC", "NNI GP", "NNI Metis", "NNI DNGO", "NNI Anneal"}
 #: A proposal of theirs takes half a second: they run only where they are named.
 VERY_SLOW = {"Optuna GP"}
 _NNI_PROGRAM = Path(__file__).with_name("nni_tuners.py")

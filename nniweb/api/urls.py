@@ -70,6 +70,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/failures/", experiment_failures.ExperimentFailuresView.as_view()),
     path(f"{EXPERIMENT}/front/", pareto_front.ExperimentFrontView.as_view()),
     path(f"{EXPERIMENT}/series/", intermediate_series.ExperimentSeriesView.as_view()),
+    path(f"{EXPERIMENT}/start-step/", intermediate_series.ExperimentStartStepView.as_view()),
     path(f"{EXPERIMENT}/events/", experiment_events.ExperimentEventsView.as_view()),
     path(f"{EXPERIMENT}/timeline/", experiment_timeline.ExperimentTimelineView.as_view()),
     path(f"{EXPERIMENT}/log/", experiment_log.ExperimentLogView.as_view()),

@@ -127,6 +127,8 @@ class _Commands:
             self.say(f"{outcome}.")
         if document["message"]:
             self.say(f"Why: {document['message']}")
+        if (choice := document["tuner_choice"]) is not None:
+            self.say(f"{document['tuner']['name']} proposes by {choice['tuner']}. {choice['message']}")
         if document["target"] != "RUN":
             self.say(f"Wanted: {document['target']}")
         self.say(f"Running for {words.readable_seconds(document['progress']['elapsed'])}, "

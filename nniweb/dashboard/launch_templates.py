@@ -23,7 +23,7 @@ searchSpace:
   learning_rate: {_type: loguniform, _value: [0.0001, 0.1]}
   batch_size: {_type: choice, _value: [16, 32, 64]}
 tuner:
-  name: TPE
+  name: Auto
   classArgs: {optimize_mode: maximize}
 trainingService:
   platform: local

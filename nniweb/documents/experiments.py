@@ -11,6 +11,7 @@ from rest_framework import serializers
 from nniweb.documents.own_group import OwnGroupField
 from nniweb.documents.reasons import reason_document
 from nniweb.documents.retention_fields import DaysKeptSerializer, JobsField, RetentionField, RetentionSerializer
+from nniweb.documents.tuner_choice import TunerChoiceSerializer, choice_document
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.launch.current_config import current_config
@@ -167,6 +168,8 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     outcome_constraints = serializers.ListField(child=serializers.CharField(), help_text=(
         "Conditions on final results. Results that satisfy all of them go before all others."))
     tuner = serializers.DictField()
+    tuner_choice = TunerChoiceSerializer(allow_null=True, help_text=(
+        "The tuner by which Auto proposes now. null for other tuners, and before the first proposal."))
     assessor = serializers.DictField(allow_null=True)
     seed = serializers.IntegerField()
     trial_command = serializers.CharField()
@@ -195,7 +198,8 @@ class ExperimentSerializer(ExperimentSummarySerializer):
             **super().to_representation(experiment), "description": experiment.description, "notes": experiment.notes,
             "search_space": experiment.search_space, "constraints": experiment.constraints,
             "outcome_constraints": experiment.outcome_constraints, "tuner": experiment.tuner,
-            "assessor": experiment.assessor, "seed": experiment.seed, "trial_command": experiment.trial_command,
+            "tuner_choice": choice_document(experiment), "assessor": experiment.assessor, "seed": experiment.seed,
+            "trial_command": experiment.trial_command,
             "trial_gpu_number": experiment.trial_gpu_number, "code_folder": experiment.code_folder,
             "code_sha256": experiment.code.sha256 if experiment.code else None,
             "retention": {kind: experiment.retention.get(kind) for kind in KINDS},
@@ -215,8 +219,8 @@ def _nni_port(experiment: Experiment) -> dict[str, Any] | None:
 
 
 #: Columns a list does not show: they can be large.
-NOT_IN_LISTS = ("description", "notes", "search_space", "constraints", "outcome_constraints", "tuner", "assessor",
-                "config", "config_text")
+NOT_IN_LISTS = ("description", "notes", "search_space", "constraints", "outcome_constraints", "tuner", "tuner_choice",
+                "assessor", "config", "config_text")
 
 
 #: What ``summaries`` reads of an experiment.

@@ -6,8 +6,6 @@ arguments, and its module.
 """
 
 import importlib
-import importlib.util
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from nniweb.tuning.class_args import (
+    AutoArgs,
     BatchArgs,
     BohbArgs,
     ClassArgs,
@@ -37,6 +36,7 @@ from nniweb.tuning.class_args import (
     TpeArgs,
     WilcoxonArgs,
 )
+from nniweb.tuning.packages import not_installed
 from nniweb.tuning.search_space.parameter_list import list_problems
 from nniweb.tuning.search_space.parser import ALL_TYPES
 from nniweb.tuning.search_space.problem import InvalidInput, Problem, did_you_mean
@@ -77,9 +77,13 @@ class Algorithm:
     multi_phase: bool = False
 
 
+#: The tuner that chooses among the others; in our own form of files the one that is meant where none is named.
+AUTO = "Auto"
+
 _SKLEARN = ("sklearn",)
 
 TUNERS = (
+    Algorithm(AUTO, "nniweb.tuning.tuners.auto", AutoArgs, "maximize", several_objectives=True, multi_phase=True),
     Algorithm("TPE", "nniweb.tuning.tuners.tpe", TpeArgs, "minimize", aliases=("TPE_legacy",),
               several_objectives=True, multi_phase=True),
     Algorithm("NSGAII", "nniweb.tuning.tuners.nsga2", Nsga2Args, "minimize", aliases=("NSGA-II", "NSGA2"),
@@ -240,7 +244,7 @@ def _find(kind: str, algorithms: Iterable[Algorithm], name: str) -> Algorithm:
     by_name = {spelling.lower(): entry for entry in algorithms for spelling in (entry.name, *entry.aliases)}
     found = by_name.get(str(name).lower())
     if found is not None:
-        missing = [module for module in found.needs if not _is_installed(module)]
+        missing = not_installed(found.needs)
         if missing:
             raise InvalidInput([Problem("name", f"{found.name} needs packages that are not installed on this server "
                                         f"({', '.join(missing)}). Install them with: python -m pip install "
@@ -255,12 +259,6 @@ def _find(kind: str, algorithms: Iterable[Algorithm], name: str) -> Algorithm:
         message = f'there is no {kind} named "{name}".{did_you_mean(str(name), [entry.name for entry in algorithms])}'
         available += f". A {kind} of your own must be registered on the server (algo register, see docs/tuners.md)"
     raise InvalidInput([Problem("name", f"{message} Available: {available}")])
-
-
-def _is_installed(module: str) -> bool:
-    if module in sys.modules:
-        return sys.modules[module] is not None
-    return importlib.util.find_spec(module) is not None
 
 
 def _argument_problems(algorithm: Algorithm, error: ValidationError) -> list[Problem]:

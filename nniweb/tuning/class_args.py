@@ -35,6 +35,10 @@ class RandomArgs(ClassArgs):
     seed: Annotated[int | None, Field(ge=0)] = None
 
 
+class AutoArgs(RandomArgs):
+    """All else is Auto's own choice."""
+
+
 class GridSearchArgs(ClassArgs):
     """NNI's grid search takes no arguments; ``optimize_mode`` only says which trial is shown as the best."""
 
@@ -163,14 +167,14 @@ class SmacArgs(ClassArgs):
 
 class GpArgs(ClassArgs):
     """``utility``: expected improvement, upper confidence bound (``kappa``), probability of improvement (``xi``).
-    ``nu`` is the kernel's smoothness, ``alpha`` the noise of results.
+    ``nu`` is the kernel's smoothness, ``alpha`` the noise of results; None, our default: it is fitted (NNI: 1e-6).
     """
 
     utility: Literal["ei", "ucb", "poi"] = "ei"
     kappa: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0
     xi: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     nu: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.5
-    alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-6
+    alpha: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
     cold_start_num: Annotated[int, Field(ge=1)] = 10
     selection_num_warm_up: Annotated[int, Field(ge=1)] = 100_000
     selection_num_starting_points: Annotated[int, Field(ge=1)] = 250

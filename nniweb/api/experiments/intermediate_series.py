@@ -17,6 +17,7 @@ from nniweb.experiments.charts.intermediate_series import (
 )
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.trial import TRIAL_STATUSES
+from nniweb.experiments.queries.start_step import start_step_advice
 from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.experiments.retention.policy import removed_at
 from nniweb.http.error_form import ErrorsSerializer
@@ -89,6 +90,39 @@ class ExperimentSeriesView(generics.GenericAPIView[Experiment]):
         found = series_of_these(experiment, wanted["trials"], wanted["points"], metric) if "trials" in wanted \
             else series_of_which(experiment, Which(wanted["which"]), wanted["count"], wanted["points"], metric)
         return Response(series_document(experiment, found))
+
+
+class StartStepAdviceSerializer(serializers.Serializer[Any]):
+    """What another start_step of Medianstop would do."""
+
+    start_step = serializers.IntegerField(allow_null=True, help_text="The one that is set; null: auto.")
+    suggested = serializers.IntegerField(help_text=(
+        "The least one with which none of the best trials would have been stopped."))
+    lost = serializers.IntegerField(help_text=(
+        "Number of the best trials that would have been stopped with the one that is set."))
+    best = serializers.IntegerField(help_text="Number of trials that count as the best: a fifth.")
+    trials = serializers.IntegerField(help_text="Number of successful trials that were looked at, the newest.")
+
+
+class StartStepSerializer(serializers.Serializer[Any]):
+    """Whether Medianstop's start_step suits the learning curves so far."""
+
+    advice = StartStepAdviceSerializer(allow_null=True, help_text=(
+        "null if the one that is set suits them, if too few trials have succeeded, or if the experiment does not use "
+        "Medianstop."))
+
+
+class ExperimentStartStepView(generics.GenericAPIView[Experiment]):
+    serializer_class = StartStepSerializer
+    queryset = Experiment.objects.none()
+
+    @extend_schema(operation_id="experiments_start_step", responses={200: StartStepSerializer})
+    def get(self, request: Request, experiment_id: str) -> Response:
+        """Whether another start_step of Medianstop would keep more of the best trials, or stop the others sooner."""
+        advice = start_step_advice(experiment_of(request, experiment_id))
+        return Response({"advice": None if advice is None else {
+            "start_step": advice.set_to, "suggested": advice.suggested, "lost": advice.lost, "best": advice.best,
+            "trials": advice.curves}})
 
 
 def series_document(experiment: Experiment, found: SeriesOfTrials) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Intermediate results of several trials as curves, thinned: for charts that lay them over each other."""
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -69,6 +70,11 @@ def series_of_which(experiment: Experiment, which: Which, count: int, points: in
     """The curves of at most ``count`` trials of a kind. Two queries, as for any number of trials."""
     chosen = list(_of_kind(experiment, which).annotate(total=Window(Count("pk")))[:count])
     return SeriesOfTrials(_series(chosen, points, metric), chosen[0].total if chosen else 0)
+
+
+def whole_curves(trials: Sequence[Trial]) -> list[Series]:
+    """The curves of these trials with every point. One query."""
+    return _series(trials, sys.maxsize, None)
 
 
 def _of_kind(experiment: Experiment, which: Which) -> QuerySet[Trial]:

@@ -31,8 +31,10 @@ class Algorithms:
 
 
 def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], annotations: Places,
-                    findings: Findings, paths: LocalPaths) -> Algorithms | None:
-    """The algorithms, or None after adding what is wrong. ``annotations``: where the search space is from, if there."""
+                    findings: Findings, paths: LocalPaths, *, needs_tuner: bool) -> Algorithms | None:
+    """The algorithms, or None after adding what is wrong. ``annotations``: where the search space is from, if there.
+    ``needs_tuner``: a file that names none is refused, as by NNI, and does not get Auto.
+    """
     section, written = "tuner", document.tuner
     if document.advisor is not None:
         if document.tuner is not None:
@@ -40,10 +42,14 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
                                     "out")
             return None
         section, written = "advisor", document.advisor
+    is_default = written is None
     if written is None:
-        if not findings.has_error("tuner") and not findings.has_error("advisor"):
+        if findings.has_error("tuner") or findings.has_error("advisor"):
+            return None
+        if needs_tuner:
             findings.add("tuner", "is required: the algorithm that chooses parameters, such as tuner: {name: TPE}")
-        return None
+            return None
+        written = TunerDocument(name=algorithms.AUTO)
     tuner = _read(section, written, algorithms.find_tuner, findings, paths)
     assessor = None
     if document.assessor is not None:
@@ -62,7 +68,21 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
     _check_replicates(document, section, tuner, findings)
     seed = document.seed if document.seed is not None else tuner.class_args.get("seed")
     mode = document.objectives[0].optimize_mode if document.objectives else _optimize_mode(tuner, assessor)
+    if is_default:
+        findings.note(f"{findings.spelling('tuner')}: not given, so {algorithms.AUTO} chooses the parameters, and the "
+                      f"result is to be {mode}d.")
+    if tuner.name == algorithms.AUTO and assessor is not None:
+        assessor = _with_own_default(assessor, findings)
     return Algorithms(tuner, assessor, mode, seed if isinstance(seed, int) else None)
+
+
+def _with_own_default(assessor: AlgorithmSettings, findings: Findings) -> AlgorithmSettings:
+    """The assessor of a file that NNI cannot have written: its Medianstop judges no trial from the first result on."""
+    if assessor.name != "Medianstop" or "start_step" in assessor.class_args:
+        return assessor
+    findings.note(f"{findings.spelling(('assessor', 'classArgs'))}: start_step is not given, so it is auto: trials "
+                  "are judged after half as many results as the longest successful trial has.")
+    return assessor.model_copy(update={"class_args": {**assessor.class_args, "start_step": "auto"}})
 
 
 def replicates_of(document: ExperimentDocument) -> dict[str, Any]:

@@ -206,7 +206,9 @@ class ExperimentDocument(SettingsModel):
     tuner_gpu_indices: GpuIndices | None = Field(
         None, description="GPUs that a custom tuner, advisor or assessor may see (CUDA_VISIBLE_DEVICES): a number, a "
                           "list, or numbers separated by commas. Default: none. Built-in algorithms use no GPU.")
-    tuner: TunerDocument | None = Field(None, description="The algorithm that chooses parameters. Required.")
+    tuner: TunerDocument | None = Field(None, description=(
+        "The algorithm that chooses parameters. Default: Auto, with optimize_mode maximize unless objectives or the "
+        "assessor say otherwise. Required in the v1 form, and by NNI."))
     assessor: AlgorithmDocument | None = Field(  # NNI 2.0 misspelt it
         None, validation_alias=AliasChoices("assessor", "accessor"),
         description="The algorithm that stops unpromising trials early.")

@@ -170,7 +170,8 @@ class _Reading:
         command = self._command(document, options)
         folder = self._code_folder(document, options)
         search_space, places = read_search_space(document, folder, self.findings, self._paths)
-        algorithms = read_algorithms(document, search_space, places, self.findings, self._paths)
+        algorithms = read_algorithms(document, search_space, places, self.findings, self._paths,
+                                     needs_tuner=self.version == "v1")
         check_constraints_of(document, search_space, algorithms.tuner if algorithms is not None else None,
                              self.findings)
         self._small_print(document)

@@ -88,6 +88,8 @@ class Experiment(models.Model):
     #: registered on the server {"class_name", "registered_as", "validator", "class_args"}; of a tuner that
     #: hears the last results of trials that were stopped early, "include_intermediate_results", too
     tuner = models.JSONField()
+    #: Of a tuner that chooses among others: {"tuner": the name of the one that proposes now, "reason": {"code", ...}}.
+    tuner_choice = models.JSONField(null=True, editable=False)
     assessor = models.JSONField(null=True)
     #: Of the main metric, the first objective.
     optimize_mode = models.CharField(max_length=8, choices=OptimizeMode.choices)

@@ -60,7 +60,7 @@ class ExperimentTuning:
 
     def ask(self, first_number: int, count: int) -> dict[str, Any]:
         """Up to ``count`` proposals; fewer when the tuner needs results first, and ``exhausted`` when there is
-        nothing left.
+        nothing left. A tuner that chooses among others says which one proposes now (``chosen``).
 
         A number asked for again gets the same proposal again: an answer that was never used (the experiment was paused
         meanwhile) is not lost, and the tuner does not believe in a trial that never ran.
@@ -73,10 +73,10 @@ class ExperimentTuning:
                     self._proposed[number] = self._tuner.ask(number)
                 parameters.append(self._proposed[number])
         except (NoMoreParameters, NothingAllowed):
-            return {"parameters": parameters, "exhausted": True, **self._unwanted()}
+            return {"parameters": parameters, "exhausted": True, **self._chosen(), **self._unwanted()}
         except ResultsNeeded:
             pass  # it is asked again after the next end
-        return {"parameters": parameters, "exhausted": False, **self._unwanted()}
+        return {"parameters": parameters, "exhausted": False, **self._chosen(), **self._unwanted()}
 
     def ask_for_trials(self, first_number: int, trials: Sequence[str]) -> dict[str, Any]:
         """One more parameter set for each of these running trials: ``{"given": [{"trial", "parameters"}]}``, numbered
@@ -94,7 +94,7 @@ class ExperimentTuning:
             except ResultsNeeded:
                 continue
             given.append({"trial": trial, "parameters": parameters})
-        return {"given": given, **self._unwanted()}
+        return {"given": given, **self._chosen(), **self._unwanted()}
 
     def tell(self, **event: Any) -> dict[str, Any]:
         """An end, as it is recorded."""
@@ -139,6 +139,11 @@ class ExperimentTuning:
 
     def _read_space(self, raw: object) -> SearchSpace:
         return read_space(raw, is_uninterpreted=self._is_own, constraints=self._constraints)
+
+    def _chosen(self) -> dict[str, Any]:
+        """By which tuner it proposes now, of one that chooses among others."""
+        chosen = self._tuner.chosen()
+        return {"chosen": chosen} if chosen is not None else {}
 
     def _unwanted(self) -> dict[str, Any]:
         """The trials that an advisor wants stopped."""

@@ -114,7 +114,8 @@ class TunerClient:
             return self._children[key].request("open", experiment_id, args)
 
     def ask(self, experiment_id: str, first_number: int, count: int) -> "Future[Reply]":
-        """Result: ``{"parameters": [up to count], "exhausted": bool}``, numbered from ``first_number``.
+        """Result: ``{"parameters": [up to count], "exhausted": bool}``, numbered from ``first_number``; of a tuner that
+        chooses among others also ``chosen``, see ``Tuner.chosen``.
 
         A number that was not told yet may be asked for again and gets the same parameters.
         """

@@ -44,6 +44,12 @@ class CoordinateTable:
         self._visit(space, (), None)
         self._place = {column.path: index for index, column in enumerate(self._columns)}
 
+    @property
+    def feature_count(self) -> int:
+        """Columns of ``features``: one for each number, and for each option of a choice."""
+        return sum(1 if column.size == 0 or isinstance(column.parameter, RandInt) else column.size
+                   for column in self._columns)
+
     def rows(self, points: Iterable[Coordinates]) -> Table:
         """One row a point; what a point lacks is in the middle."""
         listed = list(points)

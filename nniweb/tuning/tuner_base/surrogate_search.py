@@ -24,8 +24,10 @@ _NEIGHBOURS = 60
 class Surrogate(Protocol):
     """Predicts losses of points that were not tried."""
 
-    def fit(self, features: Table, losses: Table, seed: int) -> None:
-        """Learn from results; the losses have mean 0 and deviation 1."""
+    def fit(self, features: Table, losses: Table, seed: int) -> float:
+        """Learn from results; the losses have mean 0 and deviation 1. Returns the best loss, on the scale on which
+        ``predict`` has its means.
+        """
 
     def predict(self, features: Table) -> tuple[Table, Table]:
         """Means and standard deviations."""
@@ -85,13 +87,13 @@ class SurrogateSearch(LearningTuner):
         return [self._table.parameters(candidates[row]) for row in order]
 
     def fitted(self, rng: np.random.Generator) -> tuple[Surrogate, float]:
-        """A model of the results so far, and the best of them on the model's scale."""
+        """A model of the results so far, and the best of them on its scale."""
         observed = self.results(self._most // 4, self._most)
         losses = scaled(np.array(list(observed.values())))
         model = self._surrogate()
-        model.fit(self.features(observed), losses, int(rng.integers(2**31)))
+        best = model.fit(self.features(observed), losses, int(rng.integers(2**31)))
         self.believe_others(model)
-        return model, float(losses.min())
+        return model, best
 
     def believe_others(self, model: Surrogate) -> None:
         """What is not known yet of the running trials is what the model predicts of them. Trials that ended without a

@@ -74,6 +74,12 @@ class Tuner(ABC):
         takes every result that violates them for worse than all that do not.
         """
 
+    def chosen(self) -> dict[str, Any] | None:
+        """Of a tuner that chooses among others the one that proposes now and why, as ``{"tuner": its name, "reason":
+        {"code", ...}}``; None of all others.
+        """
+        return None
+
     def allow_repeats(self) -> None:
         """Called first in a multi-phase experiment: a running trial that asks for one more parameter set is given one
         that was tried before rather than none, as by the tuners of NNI 1. Lists and grids end all the same.

@@ -26,12 +26,13 @@ class NeuralNetwork:
         )
         self._linear = BayesianRidge()
 
-    def fit(self, features: Table, losses: Table, seed: int) -> None:
+    def fit(self, features: Table, losses: Table, seed: int) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is the user's choice
             self._network.set_params(random_state=seed).fit(features, losses)
         self._known = self._hidden(features), losses
         self._linear.fit(*self._known)
+        return float(losses.min())
 
     def knowing(self, features: Table, losses: Table) -> "NeuralNetwork":
         """The same network with a linear model of these results."""

@@ -9,8 +9,9 @@ from nniweb.tuning.class_args import MetisArgs
 from nniweb.tuning.search_space.coordinate_table import Table
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
 from nniweb.tuning.tuner_base.acquisition import expected_improvement
+from nniweb.tuning.tuner_base.gaussian_process import GaussianProcess
 from nniweb.tuning.tuner_base.surrogate_search import SurrogateSearch, scaled
-from nniweb.tuning.tuners.gaussian_process import MODELLED_TRIALS, GaussianProcess
+from nniweb.tuning.tuners.gaussian_process import MODELLED_TRIALS
 
 # The best share of the results that counts as good, when it is asked where good points are.
 _GOOD = 0.3
@@ -32,7 +33,7 @@ class Metis(SurrogateSearch):
             space,
             seed,
             optimize_mode,
-            surrogate=lambda: GaussianProcess(nu=2.5, alpha=1e-6),
+            surrogate=lambda: GaussianProcess(nu=2.5, alpha=None),
             acquisition=expected_improvement,
             cold_start=args.cold_start_num,
             samples=args.selection_num_starting_points,

@@ -50,6 +50,8 @@ class _Opened:
     #: The algorithm, as the experiment had it.
     tuner: dict[str, Any]
     stops: list[str] = field(default_factory=list)
+    #: By which tuner it proposes, as it said last, where it chooses among others.
+    chosen: dict[str, Any] | None = None
     #: When it was asked for parameters that it has not given yet.
     asked_at: datetime | None = None
     #: Whether more was wanted while it was asked already.
@@ -64,10 +66,12 @@ class TunerSessions:
     def __init__(self, client: TunerClient, wake: Callable[[], None],
                  fail: Callable[[Experiment, str], None], stop: Callable[[Experiment, list[str]], None],
                  guard: Callable[[Experiment, str, Callable[[], None]], None],
-                 exited: Callable[[int, TunerExit], None]) -> None:
+                 exited: Callable[[int, TunerExit], None],
+                 note_choice: Callable[[Experiment, dict[str, Any]], None] = lambda experiment, chosen: None) -> None:
         """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on; ``stop``
         with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for; ``exited``
-        when the process of an experiment (primary key) that is over has ended.
+        when the process of an experiment (primary key) that is over has ended; ``note_choice`` when a tuner that
+        chooses among others has chosen another one (``Tuner.chosen``).
         """
         self._client = client
         self._wake = wake
@@ -77,6 +81,7 @@ class TunerSessions:
         self._exited = exited
         #: Experiments that are over -> their tuners, custom ones, that still receive results or are in ``_on_exit``.
         self._exiting: dict[int, _Opened] = {}
+        self._note_choice = note_choice
         self._opened: dict[int, _Opened] = {}
         self._deaths: dict[int, int] = {}
         #: Those that were asked since answers were collected.
@@ -337,6 +342,9 @@ class TunerSessions:
         def act_on(answer: dict[str, Any]) -> None:
             state.stops.extend(answer.get("stop", ()))
             done(answer)
+            if (chosen := answer.get("chosen")) is not None and chosen != state.chosen:
+                self._note_choice(experiment, chosen)
+                state.chosen = chosen
             if state.stops:
                 self._stop(experiment, state.stops)
                 state.stops = []  # not before it is written: the assessor names each once

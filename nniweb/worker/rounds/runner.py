@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
@@ -75,7 +76,7 @@ class ClusterRunner:
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring, metrics.listen)
         self._failures = RepeatedFailures(self._fail_experiment)
         tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early,
-                               self._failures.guard, self._tuner_exited)
+                               self._failures.guard, self._tuner_exited, self._note_choice)
         self.work = ClusterWork(cluster.pk, lease, host, metrics, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
@@ -251,6 +252,9 @@ class ClusterRunner:
 
     def _tuner_exited(self, experiment_pk: int, how: TunerExit) -> None:
         tuner_exits.note_exit(self.work, experiment_pk, how)
+
+    def _note_choice(self, experiment: Experiment, chosen: dict[str, Any]) -> None:
+        teach_tuner.note_choice(self.work, experiment, chosen)
 
     def _close(self) -> None:
         try:

@@ -165,6 +165,19 @@ def test_the_commands_show_what_the_server_has(client: Client, token: str, tmp_p
     assert output("delete", "abc", "--yes") == "mice (abc123abc123) was deleted.\n"
 
 
+def test_the_commands_and_the_client_tell_by_which_tuner_auto_proposes(
+        client: Client, token: str, tmp_path: Path, mice: Experiment) -> None:
+    Experiment.objects.update(tuner={"name": "Auto"}, tuner_choice={
+        "tuner": "GP", "reason": {"code": "auto_model", "most": 150}})
+    _, shown, _ = command(client, token, tmp_path, "experiments", "show", "abc")
+    sentence = "A model of all results finds good parameters with the fewest trials, up to 150 results."
+    assert f"Auto proposes by GP. {sentence}" in shown.splitlines()
+    assert client.experiment(mice.public_id).document["tuner_choice"] == {
+        "tuner": "GP", "message": sentence, "reason": {"code": "auto_model", "most": 150}}
+    Experiment.objects.update(tuner={"name": "TPE"})
+    assert client.experiment(mice.public_id).document["tuner_choice"] is None
+
+
 def test_a_command_that_is_refused_says_why_and_ends_with_1(client: Client, token: str, tmp_path: Path,
                                                             mice: Experiment) -> None:
     status, out, err = command(client, token, tmp_path, "experiments", "rerun-failed", "abc")

@@ -62,7 +62,6 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("tunerGpuIndices", [0, 0], "twice"),
     ("searchSpaceFile", "nowhere.json", "there is no file"),
     ("searchSpaceFile", "code", "is not a file"),
-    ("tuner", LEFT_OUT, "is required"),
     ("tuner", "TPE", 'a group of fields, not "TPE"'),
     ("tuner.name", "TEP", "TPE"),
     ("tuner.name", "PPO", "not available"),

@@ -41,7 +41,8 @@ def test_a_file_in_nnis_first_form_and_one_in_ours_say_the_same(tmp_path: Path) 
 
 @pytest.mark.parametrize("tuner", [entry.name for entry in TUNERS])
 def test_tuners_that_give_one_set_only_are_refused(tmp_path: Path, tuner: str) -> None:
-    able = {"TPE", "Random", "GridSearch", "Anneal", "Evolution", "BatchTuner", "SMAC", "Metis", "Hyperband", "BOHB"}
+    able = {"Auto", "TPE", "Random", "GridSearch", "Anneal", "Evolution", "BatchTuner", "SMAC", "Metis", "Hyperband",
+            "BOHB"}
     fields: dict[str, Any] = {"tuner": {"name": tuner, "classArgs": {"R": 4, "eta": 2} if tuner == "Hyperband" else {}}}
     if tuner == "BOHB":
         fields["tuner"]["classArgs"] = {"min_budget": 1, "max_budget": 4}

@@ -36,7 +36,7 @@ def test_one_objective_may_be_named_with_any_tuner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fields", "words"), [
-    ({"tuner": {"name": "Anneal"}}, "supports one objective, but there are 2. TPE, NSGAII"),
+    ({"tuner": {"name": "Anneal"}}, "supports one objective, but there are 2. Auto, TPE"),
     ({"objectives": [{"metric": "a"}]}, "objectives[0].optimizeMode: is required"),
     ({"objectives": [{"metric": "", "optimizeMode": "maximize"}]}, "objectives[0].metric"),
     ({"tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}}, "leave one of them out"),

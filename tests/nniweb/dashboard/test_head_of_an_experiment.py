@@ -25,6 +25,18 @@ def test_every_tab_names_the_best_trial(page: Page, make_attempt: MakeAttempt, t
     assert 'data-cell="best_trial">trial 1</dd>' in html
 
 
+@pytest.mark.parametrize("tab", ["experiment", "experiment-config"])
+def test_by_which_tuner_auto_proposes_is_said_with_the_reason(page: Page, make_experiment: Make, tab: str) -> None:
+    chosen = {"tuner": "TPE", "reason": {"code": "auto_many_results", "most": 150}}
+    experiment = make_experiment(tuner={"name": "Auto"}, tuner_choice=chosen)
+    address = reverse(tab, args=[experiment.public_id])
+    said = page(address)
+    assert "<dd>Auto: TPE</dd>" in said
+    assert "There are more than 150 results" in said
+    Experiment.objects.filter(pk=experiment.pk).update(tuner={"name": "TPE"})  # somebody has exchanged it
+    assert "There are more than 150 results" not in page(address)
+
+
 def test_where_code_from_git_came_from_is_said_before_and_after_it_was_fetched(page: Page, make_experiment: Make
                                                                               ) -> None:
     experiment = make_experiment(code_git=GIT)

@@ -31,7 +31,7 @@ def test_a_tuner_is_found_in_any_spelling_of_case(name: str, found: str) -> None
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_with_all() -> None:
-    with pytest.raises(InvalidInput, match=r'Did you mean "Random"\? Available: TPE, NSGAII, Random, GridSearch'):
+    with pytest.raises(InvalidInput, match=r'Did you mean "Random"\? Available: Auto, TPE, NSGAII, Random'):
         find_tuner("Randm")
     with pytest.raises(InvalidInput, match="no assessor named"):
         find_assessor("Meanstop9000")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nniweb.experiments.lifecycle.reason_columns import from_document
 from nniweb.experiments.lifecycle.transitions import move_experiment, set_targets
 from nniweb.experiments.lifecycle.tuner_events import append_events, intermediate_report, number_of_set
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
@@ -179,3 +180,14 @@ def stop_early(work: ClusterWork, experiment: Experiment, public_ids: list[str])
     with work.lease.transaction():
         set_targets(trials, TrialTarget.EARLY_STOPPED, work.now(), revision=next_revision(experiment.pk),
                        reason=ADVISED if experiment.has_own_tuner and experiment.assessor is None else ASSESSED)
+
+
+def note_choice(work: ClusterWork, experiment: Experiment, chosen: dict[str, Any]) -> None:
+    """A tuner that chooses among others (``Tuner.chosen``) proposes by another one from now on."""
+    with work.lease.transaction():
+        if Experiment.objects.values_list("tuner_choice", flat=True).get(pk=experiment.pk) == chosen:
+            return  # it was made again
+        next_revision(experiment.pk, needs_round=False)
+        Experiment.objects.filter(pk=experiment.pk).update(tuner_choice=chosen)
+    logger.info("%s proposes by %s. %s", experiment.tuner.get("name"), chosen["tuner"],
+                from_document("", chosen["reason"]))

@@ -40,7 +40,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "DNGO": {"num_epochs_per_training": 30}, "GP": {"selection_num_warm_up": 300}}
 NAMES = [tuner.name for tuner in TUNERS if not tuner.takes_a_list]
 #: Those that cost a tenth of a second and more for each proposal.
-SLOW = {"GP", "Metis", "SMAC", "DNGO"}
+SLOW = {"Auto", "GP", "Metis", "SMAC", "DNGO"}
 
 
 def tuner_of(name: str, raw: Mapping[str, Any], texts: list[str], seed: int = 3, mode: str = "minimize") -> Tuner:

@@ -47,6 +47,7 @@ TUNERS: list[tuple[str, dict[str, Any]]] = [
                           "linear_forgetting": 6}}),
     ("TPE", {"optimize_mode": "maximize", "tpe_args": {"n_startup_jobs": 0, "constant_liar_type": None}}),
     ("Anneal", {"optimize_mode": "minimize"}),
+    ("Auto", {"optimize_mode": "minimize"}),
     ("Evolution", {"population_size": 6}),
     ("GP", {"cold_start_num": 4, "selection_num_warm_up": 200}),
     ("GP", {"cold_start_num": 4, "selection_num_warm_up": 200, "utility": "ucb", "optimize_mode": "minimize"}),
@@ -55,7 +56,7 @@ TUNERS: list[tuple[str, dict[str, Any]]] = [
     ("DNGO", {"trials_per_update": 8, "sample_size": 60, "num_epochs_per_training": 100}),
 ]  # fmt: skip
 #: The dearest ones, whose kin is tried in the fast suite.
-DEAR = [("GP", "ucb"), ("Metis", None)]
+DEAR = [("GP", "ucb"), ("Metis", None), ("Auto", None)]
 TRIED = [pytest.param(name, args, marks=[pytest.mark.slow] if (name, args.get("utility")) in DEAR else [])
          for name, args in TUNERS]
 Events = list[dict[str, Any]]

@@ -124,7 +124,7 @@ def test_a_refused_proposal_has_no_replicates(rig: Rig, tmp_path: Path, racing: 
     assert [(event.data["number"], event.data["value"]) for event in told][:2] == [(0, 99.0), (1, 5.0)]
 
 
-@pytest.mark.parametrize("name", ["TPE", "Random", "Anneal"])
+@pytest.mark.parametrize("name", ["Auto", "TPE", "Random", "Anneal"])
 def test_a_tuner_made_again_proposes_the_same_and_nothing_that_is_forbidden(rig: Rig, name: str) -> None:
     def run(interrupted: bool) -> list[dict[str, Any]]:
         experiment = rig.experiment(
