@@ -225,6 +225,14 @@ def check_replicates(algorithm: Algorithm) -> list[Problem]:
                             "Use TPE, GP or another tuner, or remove replicates")]
 
 
+def start_points_problem(algorithm: Algorithm) -> str:
+    """What keeps points that a person gives from being its first proposals, "" where nothing does."""
+    if algorithm.takes_replicates:
+        return ""
+    return (f"cannot be used with {algorithm.name}: it chooses by itself how long each trial runs and which ones go "
+            "on, so a point alone is no proposal of it. Use TPE, GP or another tuner, or remove the points")
+
+
 def build_assessor(name: str, class_args: Mapping[str, Any] | None, optimize_mode: str) -> "Assessor":
     """Load and make an assessor; its own ``optimize_mode``, where given, goes before the experiment's.
 

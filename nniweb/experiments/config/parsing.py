@@ -28,7 +28,8 @@ from nniweb.experiments.config.platform_section import (
     read_trial_options,
 )
 from nniweb.experiments.config.redaction import redacted_text
-from nniweb.experiments.config.search_space_section import check_constraints_of, read_search_space
+from nniweb.experiments.config.search_space.search_space_section import check_constraints_of, read_search_space
+from nniweb.experiments.config.search_space.start_section import check_start
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
@@ -173,6 +174,7 @@ class _Reading:
         algorithms = read_algorithms(document, search_space, places, self.findings, self._paths)
         check_constraints_of(document, search_space, algorithms.tuner if algorithms is not None else None,
                              self.findings)
+        check_start(document, search_space, algorithms.tuner if algorithms is not None else None, self.findings)
         self._small_print(document)
         self.findings.raise_if_any()
         assert algorithms is not None  # its absence is an error
@@ -207,6 +209,7 @@ class _Reading:
             objectives=tuple(one.model_dump() for one in document.objectives),
             constraints=tuple(document.constraints),
             outcome_constraints=tuple(document.outcome_constraints),
+            start_points=tuple(document.start_points),
             seed=algorithms.seed,
             training_service=platform_section,
             cluster=document.cluster,

@@ -4,13 +4,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nniweb.tuning.algorithms import build_assessor, build_tuner
+from nniweb.tuning.algorithms import build_assessor, build_tuner, find_tuner, start_points_problem
 from nniweb.tuning.assessors.assessment import Assessment
 from nniweb.tuning.assessors.assessor import Assessor
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import NothingAllowed, SearchSpace
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from nniweb.tuning.tuner_base.advisor import Advisor
+from nniweb.tuning.tuner_base.guided_tuner import GuidedTuner
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
 
 Message = Mapping[str, Any]
@@ -22,19 +23,18 @@ class AssessorFailed(Exception):
 
 class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
-    "objective_modes" (where there are several), "constraints" (texts, where there are any), "seed", "multi_phase" and
-    "replicates" (where it is so)}``; an algorithm of the user's own has ``class_name`` and ``code_directory`` instead
-    of ``name``. Raises InvalidInput where one of them cannot be used, and whatever a tuner raises; of an assessor as
-    the cause of an AssessorFailed. An advisor of the user's own judges running trials itself: with one, an assessor is
-    not asked, as in NNI.
+    "objective_modes" (where there are several), "constraints" (texts, where there are any), "start_points" (parameter
+    sets, where there are any), "seed", "multi_phase" and "replicates" (where it is so)}``; an algorithm of the user's
+    own has ``class_name`` and ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be
+    used, and whatever a tuner raises; of an assessor as the cause of an AssessorFailed. An advisor of the user's own
+    judges running trials itself: with one, an assessor is not asked, as in NNI.
     """
 
     def __init__(self, spec: Message) -> None:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
         self._is_own = bool(tuner.get("class_name"))
         self._constraints: Sequence[str] = spec.get("constraints", ())
-        self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec.get("objective_modes", ()),
-                             spec["seed"], bool(spec.get("multi_phase")))
+        self._tuner = _tuner(spec, self._read_space(spec["search_space"]))
         if spec.get("multi_phase"):
             self._tuner.allow_repeats()
         # Proposals that were not told yet, by number.
@@ -184,14 +184,26 @@ def _assessor_at_work() -> Iterator[None]:
         raise AssessorFailed from error
 
 
-def _tuner(document: Message, space: SearchSpace, mode: str, modes: Sequence[str], seed: int,
-           multi_phase: bool) -> Tuner:
+def _tuner(spec: Message, space: SearchSpace) -> Tuner:
+    document, seed = spec["tuner"], spec["seed"]
     if not document.get("class_name"):
-        return build_tuner(document["name"], document.get("class_args"), space, mode, seed, modes)
+        built = build_tuner(document["name"], document.get("class_args"), space, spec["optimize_mode"], seed,
+                            spec.get("objective_modes", ()))
+        return _guided(built, spec)
     # not at the top: the base classes are loaded only in the process of such an algorithm
     from nniweb.tuning.custom_algorithms.own_tuner import make_own_tuner
 
-    return make_own_tuner(space, seed, document, multi_phase)
+    return make_own_tuner(space, seed, document, bool(spec.get("multi_phase")))
+
+
+def _guided(tuner: Tuner, spec: Message) -> Tuner:
+    """With the points that are to be tried first, where there are any and the tuner (another one may have been chosen
+    since the launch) takes them.
+    """
+    points, algorithm = spec.get("start_points"), find_tuner(spec["tuner"]["name"])
+    if not points or start_points_problem(algorithm):
+        return tuner
+    return GuidedTuner(tuner, points, is_list=algorithm.takes_a_list)
 
 
 def _assessor(document: Message, mode: str, seed: int) -> Assessor:

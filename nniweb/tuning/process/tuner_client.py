@@ -81,10 +81,11 @@ class TunerClient:
 
         ``spec``: ``search_space``, ``tuner`` (``name``, ``class_args``), ``assessor`` (the same, or None),
         ``optimize_mode`` (resolved), ``seed``, ``multi_phase`` (where it is true), ``constraints`` (texts, where there
-        are any). History: ``{"event": "ask",
-        "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``, ``{"event":
-        "search_space", "search_space"}``, ``{"event": "intermediate", "trial", "sequence", "value"}``, ``{"event":
-        "trial_end", "trial", "succeeded"}``; more in those of algorithms of the user's own, and of multi-phase ones.
+        are any), ``start_points`` (parameter sets that are proposed first, where there are any). History:
+        ``{"event": "ask", "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``,
+        ``{"event": "search_space", "search_space"}``, ``{"event": "intermediate", "trial", "sequence", "value"}``,
+        ``{"event": "trial_end", "trial", "succeeded"}``; more in those of algorithms of the user's own, and of
+        multi-phase ones.
         Result: ``{"stop": [running trials that the assessor wants stopped]}``. ``surroundings`` are those of the
         process that an algorithm of the user's own has to itself.
         """

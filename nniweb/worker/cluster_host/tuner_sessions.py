@@ -125,6 +125,8 @@ class TunerSessions:
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
         if full.constraints:
             spec["constraints"] = full.constraints
+        if start_points := full.config.get("startPoints"):
+            spec["start_points"] = start_points
         if full.multi_phase:
             spec["multi_phase"] = True
         if full.has_replicates:
