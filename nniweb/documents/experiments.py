@@ -11,6 +11,7 @@ from rest_framework import serializers
 from nniweb.documents.own_group import OwnGroupField
 from nniweb.documents.reasons import reason_document
 from nniweb.documents.retention_fields import DaysKeptSerializer, JobsField, RetentionField, RetentionSerializer
+from nniweb.documents.started_from import StartedFromSerializer, started_from
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.launch.current_config import current_config
@@ -171,6 +172,7 @@ class ExperimentSerializer(ExperimentSummarySerializer):
         "When ended jobs of it were removed from its platform."))
     config = serializers.DictField(help_text=(
         "The resolved config, in NNI's v2 form, with what was changed since the launch."))
+    started_from = StartedFromSerializer(many=True, help_text="Earlier experiments that startFrom names.")
     config_text = serializers.CharField(help_text="The original text of the config, without secrets.")
 
     def to_representation(self, experiment: Experiment) -> dict[str, Any]:
@@ -186,7 +188,7 @@ class ExperimentSerializer(ExperimentSummarySerializer):
             "code_removed_at": time_text(experiment.code_removed_at),
             "checkpoints_removed_at": time_text(experiment.checkpoints_removed_at),
             "jobs_removed_at": time_text(experiment.jobs_removed_at), "config": current_config(experiment),
-            "config_text": experiment.config_text}
+            "started_from": started_from(experiment), "config_text": experiment.config_text}
 
 
 #: Columns a list does not show: they can be large.

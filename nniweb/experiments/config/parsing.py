@@ -66,7 +66,8 @@ class ParsedConfig:
 
     def error_at(self, field: str, message: str) -> ConfigError:
         """What a later check found wrong with a field of the v2 form, at its place and in the file's own spelling."""
-        return self._findings.error_at(tuple(field.split(".")) if field else (), message)
+        return self._findings.error_at(
+            tuple(int(part) if part.isdigit() else part for part in field.split(".")) if field else (), message)
 
 
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
@@ -210,6 +211,7 @@ class _Reading:
             constraints=tuple(document.constraints),
             outcome_constraints=tuple(document.outcome_constraints),
             start_points=tuple(document.start_points),
+            start_from=tuple(dict.fromkeys(document.start_from)),
             seed=algorithms.seed,
             training_service=platform_section,
             cluster=document.cluster,

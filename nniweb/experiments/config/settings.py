@@ -85,6 +85,8 @@ class ExperimentSettings(BaseModel):
     outcome_constraints: tuple[str, ...] = ()
     #: Parameter sets that are tried first.
     start_points: tuple[dict[str, Any], ...] = ()
+    #: Public ids of earlier experiments.
+    start_from: tuple[str, ...] = ()
     seed: int | None = None
     training_service: PlatformSection | None = None
     cluster: str | None = None

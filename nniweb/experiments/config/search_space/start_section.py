@@ -1,8 +1,8 @@
-"""What a file says about where the search begins: points that are tried first."""
+"""What a file says about where the search begins: points that are tried first, and earlier experiments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nniweb.experiments.config.algorithm_section import replicates_of
@@ -14,31 +14,49 @@ from nniweb.tuning.search_space.given_points import problems_of_points
 from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 
-_POINTS = "startPoints"
+_POINTS, _FROM = "startPoints", "startFrom"
 
 
 def check_start(document: ExperimentDocument, search_space: Mapping[str, Any], tuner: AlgorithmSettings | None,
                 findings: Findings) -> None:
-    """Add what is wrong with the file's start points, and notes about them. ``search_space`` {}: it has an error of its
-    own, or annotations that are still to be fetched make it.
+    """Add what is wrong with the file's start points and with its earlier experiments as far as the file says it, and
+    notes about them. ``search_space`` {}: it has an error of its own, or annotations that are still to be fetched make
+    it.
     """
-    if not document.start_points or tuner is None or findings.has_error(_POINTS):
-        return
-    if tuner.name is None:
-        findings.add(_POINTS, "cannot be used with a custom tuner: it proposes all points itself. Use a built-in "
-                              "tuner, or submit these parameter sets as trials when the experiment runs")
-        return
-    algorithm = algorithms.find_tuner(tuner.name)
-    if why_not := algorithms.start_points_problem(algorithm):
-        findings.add(_POINTS, why_not)
-        return
+    if document.start_from and len(document.objectives) > 1:
+        findings.add(_FROM, f"excludes several {findings.spelling('objectives')}: results are compared by one number; "
+                            "name one metric")
+    able = [field for field, given, problem_of in (
+        (_POINTS, document.start_points, algorithms.start_points_problem),
+        (_FROM, document.start_from, algorithms.start_from_problem))
+        if given and tuner is not None and not findings.has_error(field)
+        and _is_able(field, tuner, problem_of, findings) and _is_known(field, document, search_space, findings)]
+    if _POINTS in able and tuner is not None:
+        _check_points(document, search_space, algorithms.find_tuner(str(tuner.name)), findings)
+
+
+def _is_able(field: str, tuner: AlgorithmSettings, problem_of: Callable[[algorithms.Algorithm], str],
+             findings: Findings) -> bool:
+    """Whether the tuner takes them, after adding why not."""
+    why_not = ("cannot be used with a custom tuner: it proposes all points itself. Use a built-in tuner, or submit "
+               "these parameter sets as trials when the experiment runs" if field == _POINTS else
+               "cannot be used with a custom tuner. Import the results when the experiment runs (import-data)") \
+        if tuner.name is None else problem_of(algorithms.find_tuner(tuner.name))
+    if why_not:
+        findings.add(field, why_not)
+    return not why_not
+
+
+def _is_known(field: str, document: ExperimentDocument, search_space: Mapping[str, Any], findings: Findings) -> bool:
+    """Whether there is a search space to compare with, after adding why not."""
     if not search_space and document.use_annotation:
-        findings.add(_POINTS, f"excludes {findings.spelling('useAnnotation')} as long as the code is not on this "
-                              "server: the points cannot be checked. Give the search space in the file, or upload the "
-                              "code")
-        return
-    if not search_space or findings.has_error("searchSpace") or findings.has_error("constraints"):
-        return
+        findings.add(field, f"excludes {findings.spelling('useAnnotation')} as long as the code is not on this server: "
+                            "the search space is not known yet. Give it in the file, or upload the code")
+    return bool(search_space) and not findings.has_error("searchSpace") and not findings.has_error("constraints")
+
+
+def _check_points(document: ExperimentDocument, search_space: Mapping[str, Any], algorithm: algorithms.Algorithm,
+                  findings: Findings) -> None:
     try:
         space = read_space(search_space, is_uninterpreted=False, constraints=document.constraints)
     except InvalidInput:
