@@ -1,4 +1,4 @@
-"""Results of earlier experiments behind every tuner: what is proposed, for how long, and that a restart changes nothing."""
+"""Results of earlier experiments behind every tuner: what is proposed, for how long, and what a restart changes."""
 
 from __future__ import annotations
 
