@@ -14,6 +14,10 @@ import pytest
 
 from tests.end_to_end import prepared_installation
 
+# the workers of one run, and the next run, do not compile all tests again
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # the same examples in every run; "make test-all" looks for new ones
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True, database=None)
 hypothesis.settings.register_profile("thorough", max_examples=200, deadline=None, database=None)

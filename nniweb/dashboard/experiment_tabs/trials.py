@@ -60,6 +60,7 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
     columns = trial_columns.shown(choices, query.values.get("columns") or usual, list(rows))
     context = tab(request, found, "experiment-trials", order=query.order, is_filtered=query.is_filtered,
                   is_grouped=is_grouped, first_page=page.number == 1, page_size=size, fitting_rows=page.paginator.count,
+                  next_sequence_id=found.next_sequence_id,
                   fitting=wanted.count() if is_grouped else page.paginator.count,
                   filters={name: value for name, value in query.given.items() if name not in query.NO_FILTERS},
                   usual_columns=usual, usual_size=USUAL_SIZE)

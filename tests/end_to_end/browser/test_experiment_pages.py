@@ -136,6 +136,37 @@ def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningSe
     assert not_reloaded(page)
 
 
+def test_a_trial_that_is_heard_of_after_its_successor_has_its_row_too(server: RunningServer, open_page: Any,
+                                                                      tmp_path: Path) -> None:
+    """The answer to one's own rerun may come before the frame with a trial that was there first."""
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
+    expect(row(page, 0).locator(".status")).to_have_text("RUNNING")
+    server.post(f"/api/v1/experiments/{trials.experiment}/actions/pause/")
+    trials.tell(0, "final 0.5", "end")
+    expect(row(page, 0).locator(".status")).to_have_text("SUCCEEDED")
+    held: list[tuple[Any, str]] = []
+    passes: list[bool] = []
+
+    def hold(socket: Any) -> None:
+        socket.connect_to_server().on_message(
+            lambda message: socket.send(message) if passes else held.append((socket, message)))
+
+    page.route_web_socket(re.compile("/live/"), hold)
+    page.goto(f"/experiments/{trials.experiment}/trials/")
+    expect(row(page, 0).locator(".status")).to_have_text("SUCCEEDED")
+    first = server.get_all(f"/api/v1/experiments/{trials.experiment}/trials/")[0]
+    server.post(f"/api/v1/trials/{first['id']}/actions/rerun/")
+    row(page, 0).get_by_role("button", name="Rerun").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run it again").click()
+    numbers = page.locator("#trials-table tbody [data-cell=number]")
+    expect(numbers).to_have_text(["2", "0"])
+    passes.append(True)
+    for socket, message in held:
+        socket.send(message)
+    expect(numbers).to_have_text(["2", "1", "0"])
+
+
 def test_concurrency_and_limits_are_changed_beside_where_they_stand(server: RunningServer, open_page: Any,
                                                                     tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)

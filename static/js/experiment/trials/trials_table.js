@@ -5,24 +5,21 @@ import { ReplicateRows } from "./replicate_rows.js";
 
 export class TrialsTable {
   /**
-   * @param {any} page  what the table was made with: order, is_filtered, first_page, page_size
+   * @param {any} page  what the table was made with: order, is_filtered, first_page, page_size, next_sequence_id
    * @param {() => Promise<unknown>} refresh  brings the table as the server has it now
    * @param {() => void} grew  called when rows came or went
    */
   constructor(page, refresh, grew) {
     this.page = page;
     this.grew = grew;
-    /** New trials that are not in the table. @type {Set<string>} */
+    /** Trials that came since the table was made. They are not heard of in their order. @type {Set<string>} */
+    this.came = new Set();
+    /** Those of them that are not in the table. @type {Set<string>} */
     this.elsewhere = new Set();
     this.replicates = new ReplicateRows(page.experiment.id, grew);
     this.more = /** @type {HTMLButtonElement} */ (document.getElementById("more-trials"));
     this.more.addEventListener("click", () => refresh());
-    this.newest = this.newestOfRows();
     obeyButtons(/** @type {Element} */ (document.getElementById("trials-table")?.parentElement), (trial) => this.heard([trial]));
-  }
-
-  newestOfRows() {
-    return Math.max(-1, ...this.rows().map((row) => Number(row.querySelector('[data-cell="number"]')?.textContent)));
   }
 
   /** @returns {HTMLTableRowElement[]} */
@@ -37,19 +34,21 @@ export class TrialsTable {
   heard(trials) {
     const shown = new Map(this.rows().map((row) => [row.dataset.id, row]));
     const grows = this.page.first_page && !this.page.is_filtered && this.page.order === "-sequence_id";
-    const body = /** @type {HTMLElement} */ (document.querySelector("#trials-table tbody"));
     let came = 0;
     for (const trial of [...trials].sort((one, other) => one.sequence_id - other.sequence_id)) {
       const row = shown.get(trial.id);
-      if (trial.sequence_id > this.newest) this.page.fitting += 1;
+      const isNew = trial.sequence_id >= this.page.next_sequence_id && !this.came.has(trial.id);
+      if (isNew) {
+        this.came.add(trial.id);
+        this.page.fitting += 1;
+      }
       if (row) this.replicates.offer(fillRow(row, trial), trial);
       else if (this.page.is_grouped && trial.proposal && trial.proposal.first !== trial.sequence_id) this.replicates.heard(trial);
-      else if (trial.sequence_id > this.newest) {
+      else if (isNew) {
         came += 1;
-        if (grows) body.prepend(this.replicates.offer(fillRow(blankRow(), trial), trial));
+        if (grows) this.insert(this.replicates.offer(fillRow(blankRow(), trial), trial), trial.sequence_id);
         else this.elsewhere.add(trial.id);
       }
-      this.newest = Math.max(this.newest, trial.sequence_id);
     }
     if (grows && came) {
       const rows = this.rows().filter((row) => !row.dataset.replicateOf);
@@ -66,6 +65,17 @@ export class TrialsTable {
     this.offer();
   }
 
+  /**
+   * Above the first row of an older trial.
+   * @param {HTMLTableRowElement} row
+   * @param {number} number  of its trial
+   */
+  insert(row, number) {
+    const older = this.rows().find((one) => !one.dataset.replicateOf && Number(one.querySelector('[data-cell="number"]')?.textContent) < number);
+    if (older) older.before(row);
+    else document.querySelector("#trials-table tbody")?.append(row);
+  }
+
   offer() {
     this.more.hidden = this.elsewhere.size === 0;
     this.more.textContent = `${this.elsewhere.size} new – show the table anew`;
@@ -73,8 +83,8 @@ export class TrialsTable {
 
   /** The server made the table anew. */
   madeAnew() {
+    this.came.clear();
     this.elsewhere.clear();
-    this.newest = Math.max(this.newest, this.newestOfRows());
     this.offer();
   }
 }
