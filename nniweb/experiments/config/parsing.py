@@ -67,7 +67,8 @@ class ParsedConfig:
     def error_at(self, field: str, message: str) -> ConfigError:
         """What a later check found wrong with a field of the v2 form, at its place and in the file's own spelling."""
         return self._findings.error_at(
-            tuple(int(part) if part.isdigit() else part for part in field.split(".")) if field else (), message)
+            tuple(int(part) if part.isascii() and part.isdigit() else part for part in field.split(".")) if field
+            else (), message)
 
 
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
