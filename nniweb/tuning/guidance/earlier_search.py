@@ -15,7 +15,7 @@ from nniweb.tuning.tuner_base.surrogate_search import SurrogateSearch, scaled
 #: Results of this experiment with which they are compared, at least.
 FEWEST_COMPARED = 4
 #: Proposals with the best points of theirs, every second one.
-OPENING = 4
+OPENING = 2
 # The largest share of proposals that follow from them.
 _LARGEST_SHARE = 0.75
 _SAMPLES = 500
@@ -26,8 +26,8 @@ _NEIGHBOURS = 30
 _CURIOSITY = 1.0
 # Best points are distinct when they are so far apart, on the way through the cube of features.
 _APART = 0.15
-# A correlation that chance alone would reach one time in six counts as none.
-_CHANCE = 1.0
+# Standard errors that are taken off the correlation: of few results, a good one is often chance.
+_DOUBT = 1.5
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,9 @@ class EarlierSearch(SurrogateSearch):
     FEWEST_COMPARED results a model of each earlier experiment is compared with them. Its weight is Epanechnikov's
     kernel of the share of pairs that it puts in the wrong order, 0 where that is half of them or more (Wistuba,
     Schilling and Schmidt-Thieme, Two-Stage Transfer Surrogate Model for Automatic Hyperparameter Optimization, ECML
-    2016, with the bandwidth 1/2), and 0 where chance explains the agreement. The greatest weight is the share of
-    proposals that follow from them, up to three quarters; the others are the tuner's.
+    2016, with the bandwidth 1/2). The share is the one that Kendall's tau has less one and a half standard errors (of
+    rankings without relation: Kendall, A New Measure of Rank Correlation, 1938). Three quarters of the greatest weight
+    is the share of proposals that follow from them; the others are the tuner's.
     """
 
     def __init__(self, space: SearchSpace, seed: int, optimize_mode: str,
@@ -167,10 +168,9 @@ class EarlierSearch(SurrogateSearch):
         if count < FEWEST_COMPARED or not model.is_usable:
             return Agreement(count, None, 0.0)
         correlation = self._correlation(model)
-        error = math.sqrt(2 * (2 * count + 5) / (9 * count * (count - 1)))
-        discordant = (1 - correlation) / 2
-        weight = 1 - (2 * discordant) ** 2 if correlation > _CHANCE * error else 0.0
-        return Agreement(count, correlation, weight)
+        error = math.sqrt(2 * (2 * count + 5) / (9 * count * (count - 1)))  # of unrelated rankings
+        at_least = max(correlation - _DOUBT * error, 0.0)
+        return Agreement(count, correlation, 1 - (1 - at_least) ** 2)
 
     def _correlation(self, model: _EarlierModel) -> float:
         observed = self.results(_MOST_RESULTS // 4, _MOST_RESULTS)
