@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions, without_secrets
 from trainingservice.errors import InvalidMetadata
+from trainingservice.refused_values import sentence
 from trainingservice.storable_text import WHY, places_of_bad_texts
 
 TRIAL_CONFIG, NNI_MANAGER_IP = "trial_config", "nni_manager_ip"
@@ -173,7 +173,7 @@ class MetadataKey:
         except ValidationError as invalid:
             for error in invalid.errors():
                 if error["type"] != "missing":  # the experiment has it
-                    raise InvalidMetadata(self.place_of(error["loc"], parts), _said(error)) from None
+                    raise InvalidMetadata(self.place_of(error["loc"], parts), sentence(error)) from None
 
     def place_of(self, path: _Place, parts: MetadataParts) -> str:
         """A path in the settings, the options or the experiment file, as the value spells it: machine_list[0].ip."""
@@ -254,7 +254,7 @@ class MetadataKey:
             return type(settings).model_validate(document), parts.rest
         except ValidationError as invalid:
             error = invalid.errors()[0]
-            raise InvalidMetadata(self.place_of(error["loc"], parts), _said(error)) from None
+            raise InvalidMetadata(self.place_of(error["loc"], parts), sentence(error)) from None
 
 
 @dataclass(frozen=True)
@@ -402,10 +402,3 @@ def _put_secrets(document: dict[str, Any], settings: BaseModel) -> None:
                     _put_secrets(entry, mine)
         elif isinstance(value, SecretStr):
             document.setdefault(alias, value)
-
-
-def _said(error: ErrorDetails) -> str:
-    if error["type"] == "value_error":
-        return str(error.get("ctx", {}).get("error", error["msg"]))
-    known = {"missing": "is required", "extra_forbidden": "is not a known field here"}
-    return known.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])

@@ -92,6 +92,11 @@ def platform_names() -> list[str]:
     return [name for name in sorted(_targets()) if name not in broken]
 
 
+def known_platforms() -> dict[str, str]:
+    """All that are known here, without loading any: name -> "module:Class"."""
+    return _targets()
+
+
 def broken_platforms() -> dict[str, str]:
     """The platforms that are registered and cannot be used: name -> why, and what to do. They are logged, too."""
     reasons: dict[str, str] = {}
@@ -173,7 +178,9 @@ def _unknown(name: str, known: list[str]) -> str:
         return MISSING[name.lower()]
     nearest = difflib.get_close_matches(name, [*known, *ALIASES], n=1)
     suggestion = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"There is no platform named {name!r}.{suggestion} Known platforms: {', '.join(known)}."
+    return (f"There is no platform named {name!r}.{suggestion} Known platforms: {', '.join(known)}. A platform of a "
+            "package must be installed in the Python environment of the server, or be named in "
+            f"{EXTRA_PLATFORMS_VARIABLE} where the server is started.")
 
 
 def _load(name: str, target: str) -> type[TrainingService]:

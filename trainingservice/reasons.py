@@ -662,6 +662,10 @@ CODES: dict[str, Kind] = {
         lambda platform: (f"Trials on {platform} must be able to call this server, but only its loopback address is "
                           "known. Set NNIWEB_PUBLIC_URL to an address that trial machines can reach, or set "
                           "nniManagerIp in the config file.")),
+    "nni_port_not_open": Kind(
+        "The server cannot listen on the experiment's port for NNI's clients. error: what the system says.",
+        lambda port, error: (f"The port is not open: {error}. Another program probably uses port {port}. The server "
+                             "opens it as soon as it is free.")),
     "no_trial_runs": Kind(
         "All trials wait. because: the reason of the last one, with its code; said: the same as a sentence.",
         lambda said, because: f"No trial is running: {said[:1].lower()}{said[1:]}"),

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 #: What NNI's documentation has where a value of one's own belongs: ``{your_host}``, ``${token}``, ``<user name>``.
@@ -79,6 +79,8 @@ def sentence(error: ErrorDetails, hidden: bool = False) -> str:
             return "must not be empty"
         one, several = ("character", "characters") if is_text else ("entry", "entries")
         return f"must have at {'least' if is_short else 'most'} {count} {one if count == 1 else several}"
+    if kind == "json_invalid":
+        return "must be JSON"
     if kind == "multiple_of":
         return f"must be a multiple of {context.get('multiple_of')}{given}"
     if kind == "finite_number":
@@ -89,6 +91,11 @@ def sentence(error: ErrorDetails, hidden: bool = False) -> str:
         if kind.startswith(prefix + "_"):
             return f"must be {words}{given}"
     return f"has a form that this field does not take{given}; compare it with the field's description"
+
+
+def refusals(invalid: ValidationError) -> list[tuple[str, str]]:
+    """What a model refuses: the path of each field, with dots ("" for the whole), and why."""
+    return [(".".join(str(part) for part in error["loc"]), sentence(error)) for error in invalid.errors()]
 
 
 def options_of(error: ErrorDetails) -> str:

@@ -15,6 +15,7 @@ from nniweb.documents.started_from import StartedFromSerializer, started_from
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.launch.current_config import current_config
+from nniweb.experiments.lifecycle.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.explanation import explanations_of
@@ -74,6 +75,14 @@ class CodeFromGitSerializer(serializers.Serializer[Any]):
     ref = serializers.CharField(help_text="Branch, tag or commit; \"\" for the default branch.")
     folder = serializers.CharField(help_text="\"\" for the whole repository.")
     commit = serializers.CharField(default=None, allow_null=True, help_text="The commit that was fetched.")
+
+
+class NniPortSerializer(serializers.Serializer[Any]):
+    """The loopback port for NNI's clients, which answers without a token."""
+
+    port = serializers.IntegerField()
+    message = serializers.CharField(help_text="Why the server could not open it; \"\" if it could.")
+    reason = ReasonSerializer(allow_null=True)
 
 
 class ExperimentSummarySerializer(serializers.Serializer[Any]):
@@ -170,6 +179,8 @@ class ExperimentSerializer(ExperimentSummarySerializer):
         "but it can be cloned."))
     jobs_removed_at = serializers.DateTimeField(allow_null=True, help_text=(
         "When ended jobs of it were removed from its platform."))
+    nni_port = NniPortSerializer(allow_null=True, help_text=(
+        "Opened with the command `nni-port` on the server's machine; null without one."))
     config = serializers.DictField(help_text=(
         "The resolved config, in NNI's v2 form, with what was changed since the launch."))
     started_from = StartedFromSerializer(many=True, help_text="Earlier experiments that startFrom names.")
@@ -187,8 +198,17 @@ class ExperimentSerializer(ExperimentSummarySerializer):
             "days_kept": days_kept(experiment.retention), "jobs_kept": jobs_kept(experiment.retention),
             "code_removed_at": time_text(experiment.code_removed_at),
             "checkpoints_removed_at": time_text(experiment.checkpoints_removed_at),
-            "jobs_removed_at": time_text(experiment.jobs_removed_at), "config": current_config(experiment),
-            "started_from": started_from(experiment), "config_text": experiment.config_text}
+            "jobs_removed_at": time_text(experiment.jobs_removed_at), "nni_port": _nni_port(experiment),
+            "config": current_config(experiment), "started_from": started_from(experiment),
+            "config_text": experiment.config_text}
+
+
+def _nni_port(experiment: Experiment) -> dict[str, Any] | None:
+    if experiment.nni_port is None:
+        return None
+    why = why_nni_port_is_closed(experiment)
+    return {"port": experiment.nni_port, "message": str(why),
+            "reason": reason_document(code_of(why), arguments_of(why))}
 
 
 #: Columns a list does not show: they can be large.

@@ -3,13 +3,16 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 
 from nniweb.experiments.models import Experiment
+from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.nniapi.ports import Listen, NniPort
 from trainingservice.lasting_thread import LastingThread
+from trainingservice.reasons import Reason, as_document
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +29,8 @@ class OpenPorts:
         """
         self._listen, self._given, self._say = listen, given, say
         self._open: dict[str, NniPort] = {}
-        #: Experiment -> why its port could not be opened, said once.
-        self._failed: dict[str, str] = {}
+        #: Experiment -> why its port could not be opened, as its row has it; None where it has nothing.
+        self._said: dict[str, dict[str, Any] | None] = {}
         self._closing = threading.Event()
         self._guard = threading.Lock()
         self._thread = LastingThread("NNI ports", self._follow, stopping=self._closing)
@@ -67,15 +70,17 @@ class OpenPorts:
                                      experiment_id)
 
     def _wanted(self) -> dict[str, int]:
-        rows = Experiment.objects.filter(deleted_at=None).exclude(nni_port=None).values_list("public_id", "nni_port")
-        return {**{experiment_id: port for experiment_id, port in rows if port is not None}, **self._given}
+        rows = list(Experiment.objects.filter(deleted_at=None).exclude(nni_port=None).values_list(
+            "public_id", "nni_port", "nni_port_problem"))
+        in_rows = {experiment_id: problem for experiment_id, _, problem in rows}
+        self._said = {**in_rows, **{given: self._said.get(given, in_rows.get(given)) for given in self._given}}
+        return {**{experiment_id: port for experiment_id, port, _ in rows if port is not None}, **self._given}
 
     def _try_to_open(self, experiment_id: str, port: int) -> None:
         try:
             opened = NniPort(experiment_id, port, self._listen)
         except OSError as error:
-            if self._failed.get(experiment_id) != str(error):
-                self._failed[experiment_id] = str(error)
+            if self._say_in_row(experiment_id, port, Reason("nni_port_not_open", port=port, error=str(error))):
                 logger.warning("port %d for NNI's clients of experiment %s cannot be opened: %s", port, experiment_id,
                                error)
             return
@@ -85,9 +90,22 @@ class OpenPorts:
             opened.close()
             raise
         self._open[experiment_id] = opened
-        self._failed.pop(experiment_id, None)
+        self._say_in_row(experiment_id, port, "")
         self._say(f"NNI's clients find experiment {experiment_id} at port {port} of this machine, without a token. "
                   "Every local user can control this experiment.")
+
+    def _say_in_row(self, experiment_id: str, port: int, problem: str) -> bool:
+        """Write why the port is not open, "" where it is. False where that is said already."""
+        said = as_document(problem) if problem else None
+        if self._said.get(experiment_id) == said:
+            return False
+        self._said[experiment_id] = said
+        with transaction.atomic():
+            mine = Experiment.objects.filter(public_id=experiment_id, nni_port=port)
+            pk = mine.values_list("pk", flat=True).first()
+            if pk is not None and mine.update(nni_port_problem=said):
+                next_revision(pk, needs_round=False)
+        return True
 
     def _follow(self) -> None:
         while not self._closing.wait(LOOK_SECONDS):

@@ -82,7 +82,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not ann
                 listening.set_result(LoopbackPort(reactor.listenTCP(
                     number, self.http_factory, interface="127.0.0.1")))
             except CannotListenError as error:
-                listening.set_exception(OSError(f"port {number} cannot be used: {error.socketError}"))
+                why = error.socketError.strerror or error.socketError
+                listening.set_exception(OSError(f"port {number} cannot be used: {why}"))
             except Exception as error:
                 listening.set_exception(error)
 

@@ -37,6 +37,7 @@ from nniweb.worker.housekeeping.upkeep import Upkeep
 from nniweb.worker.notifications.notification_sender import NotificationSender
 from nniweb.worker.rounds.runner import ClusterRunner
 from trainingservice.lasting_thread import PAUSES, LastingThread, Part, in_short
+from trainingservice.platforms import known_platforms
 
 logger = logging.getLogger(__name__)
 
@@ -272,7 +273,7 @@ class Supervisor:
         Worker.objects.filter(heard_at__lt=DatabaseNow() - FORGET_WORKERS_AFTER).delete()
         Worker.objects.update_or_create(id=self.worker_id, defaults={
             "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": DatabaseNow(),
-            "heard_at": DatabaseNow()})
+            "heard_at": DatabaseNow(), "platforms": sorted(known_platforms())})
         self._registered = True
 
     def _sign_off(self) -> None:
@@ -305,7 +306,8 @@ class Supervisor:
                 database_health.note_refused(error)
                 drop_connection()
         try:
-            if not Worker.objects.filter(pk=self.worker_id).update(heard_at=DatabaseNow()):
+            if not Worker.objects.filter(pk=self.worker_id).update(
+                    heard_at=DatabaseNow(), platforms=sorted(known_platforms())):
                 self._registered = False  # somebody took it for gone, after a day of sleep
             database_health.note_written()
         except DatabaseError as error:
@@ -315,6 +317,7 @@ class Supervisor:
     def _close(self) -> None:
         with self._guard:
             runners = list(self._runners.values())
+        self._tuners.hurry()
         for runner in runners:
             runner.stop()
         deadline = time.monotonic() + 10
@@ -343,4 +346,4 @@ def _busy_clusters() -> QuerySet[Cluster]:
     unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
     return Cluster.objects.filter(Exists(Experiment.objects.filter(cluster=OuterRef("pk")).filter(
         Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Q(jobs_due_at__lte=timezone.now())
-        | Exists(unfinished_trials))))
+        | Q(tuner_exit_tries__isnull=False) | Exists(unfinished_trials))))

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,13 @@ def test_a_port_stays_open_over_a_restart_until_it_is_closed(make_server: Any, t
     server.stop()
     away = server.manage("nni-port", other, str(free_port()), check=False)
     assert "No server on this machine has opened port" in away.stderr
-    server.start()
+    with socket.create_server(("127.0.0.1", port)):  # another program takes it meanwhile
+        server.start()
+        said = server.wait_until(lambda: server.get(f"experiments/{experiment}/")["nni_port"]["message"])
+        assert said == (f"The port is not open: port {port} cannot be used: Address already in use. Another program "
+                        f"probably uses port {port}. The server opens it as soon as it is free.")
+        assert said in server.manage("nni-port").stdout
+    server.wait_until(lambda: not server.get(f"experiments/{experiment}/")["nni_port"]["message"], what="it is open")
     for each in (experiment, other):
         server.wait_until(lambda each=each: f"find experiment {each} at port" in server.log_tail(), what="it is open")
         server.manage("nni-port", each, "--close")

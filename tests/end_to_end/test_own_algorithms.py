@@ -108,6 +108,57 @@ def test_a_slow_tuner_gets_all_results_also_when_the_server_is_stopped_at_once(
     assert notes[-1] == "exit"
 
 
+def notes_of_last(code: Path) -> list[str]:
+    """What the tuner noted that was created last."""
+    lines = (code / "notes.txt").read_text().splitlines() if (code / "notes.txt").exists() else []
+    begun = [index for index, line in enumerate(lines) if line == "begin"]
+    return lines[begun[-1] + 1:] if begun else []
+
+
+@pytest.fixture
+def ended(running_server: RunningServer, code: Path) -> str:
+    """An experiment that has just become DONE; its tuner has received few of the six results."""
+    (code / "mine.py").write_text(TUNERS.replace("""class Slow(Blocking):
+""", """class Slow(Blocking):
+    def __init__(self):
+        self.note("begin")
+"""))
+    experiment = running_server.launch(v1("Slow", maxTrialNum=6, trialConcurrency=6), code)
+    running_server.wait_for_experiment(experiment, patience=110)
+    return experiment
+
+
+def has_received_all(code: Path) -> bool:
+    notes = notes_of_last(code)
+    return sorted(notes[:-1]) == [f"result {number} {number * 2.0}" for number in range(6)] and notes[-1] == "exit"
+
+
+def test_a_slow_tuner_gets_all_results_also_when_the_server_is_killed_at_once(
+        running_server: RunningServer, ended: str, code: Path) -> None:
+    running_server.kill()
+    assert "exit" not in notes_of_last(code)
+    running_server.start()
+    assert running_server.get(f"experiments/{ended}/")["status"] == "DONE"
+    running_server.wait_until(lambda: has_received_all(code))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [[1], [5], [1, 1], [4, 0, 5]])
+def test_the_server_is_killed_whatever_the_tuner_has_received(
+        running_server: RunningServer, ended: str, code: Path, kills: list[int]) -> None:
+    """``kills``: how many results the tuner that was created last has received each time."""
+    for count in kills:
+        running_server.wait_until(lambda count=count: len(notes_of_last(code)) >= count)
+        running_server.kill()
+        running_server.start()
+    running_server.wait_until(lambda: has_received_all(code))
+    created = (code / "notes.txt").read_text().count("begin")
+    running_server.stop()
+    running_server.start()
+    running_server.stop()
+    assert (code / "notes.txt").read_text().count("begin") == created, "it was told although it had received all"
+
+
 def test_an_experiment_that_ends_without_a_trial_says_why(make_server: Callable[..., RunningServer], code: Path
                                                           ) -> None:
     server = make_server({"NNIWEB_TUNER_EXIT_SECONDS": "1"}).start()

@@ -101,6 +101,8 @@ EXAMPLES = {
     "all_submitted": ({"left": 2}, "2 unfinished trials"),
     "tuner_waits": ({"left": 2}, "2 unfinished trials left"),
     "stopping": ({"left": 0}, "being stopped."),
+    "nni_port_not_open": ({"port": 8081, "error": "it is used"}, "is not open: it is used. Another program probably "
+                          "uses port 8081. The server opens it as soon as"),
     "no_trial_runs": ({"said": "Waits for x.", "because": {"code": "quota"}}, "No trial is running: waits for x."),
     "tuner_exhausted": ({"constraints": ["a < 2", "b > 1"]},
                         "no further parameters to try that satisfy the constraints (a < 2; b > 1)."),

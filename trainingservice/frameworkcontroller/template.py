@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings, with_fitting_names
 from trainingservice.limited_yaml import YamlRefused, read_yaml_file
+from trainingservice.refused_values import refusals
 from trialkeeper.whole_number import whole_number
 
 
@@ -76,9 +77,8 @@ def roles_of_template(template: dict[str, Any]) -> tuple[TaskRoleSettings, ...]:
                 "dockerImage": container.get("image"), "gpuNumber": _gpus_of(role["task"], container),
                 **({"frameworkAttemptCompletionPolicy": policy} if policy else {})}))
         except ValidationError as error:
-            first = error.errors()[0]
-            raise ValueError(f"configPath: role {role.get('name')}: {'.'.join(map(str, first['loc']))}: "
-                             f"{first['msg']}") from error
+            field, said = refusals(error)[0]
+            raise ValueError(f"configPath: role {role.get('name')}: {field}: {said}") from error
     try:
         return with_fitting_names(tuple(roles))
     except ValueError as error:

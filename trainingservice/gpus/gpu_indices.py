@@ -23,7 +23,8 @@ def read_gpu_indices(value: object) -> object:
     if isinstance(value, list | tuple):
         if any(isinstance(index, int) and index < 0 for index in value):
             raise ValueError("a GPU index is 0 or more")
-        if len(set(value)) != len(value):
+        known = [index for index in value if isinstance(index, int)]
+        if len(set(known)) != len(known):
             raise ValueError("a GPU index is named twice")
         if not value:
             raise ValueError("name at least one GPU, or leave the field out to allow all of them")

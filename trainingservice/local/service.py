@@ -29,6 +29,7 @@ from trainingservice.local.pythons import LocalPythons
 from trainingservice.local.rehearsal import rehearse_local
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.reasons import Reason
+from trainingservice.refused_values import refusals
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract, machine
@@ -106,9 +107,8 @@ class LocalTrainingService(PollingTrainingService):
         try:
             self._metadata = LocalConfigMetadata.model_validate_json(value or "{}")
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join([LOCAL_CONFIG, *(str(part) for part in first["loc"])])
-            raise InvalidMetadata(field, first["msg"]) from error
+            field, said = refusals(error)[0]
+            raise InvalidMetadata(f"{LOCAL_CONFIG}.{field}".rstrip("."), said) from error
         self._metadata_text = value
         self.room_may_be_free()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
@@ -21,18 +21,19 @@ from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.reasons import Reason, because_of
+from trainingservice.refused_values import refusals
 from trainingservice.remote.code_copies import folders_in, remove_folder
-from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings, RemoteTrialOptions
+from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
 from trainingservice.remote.first_contact import DEFAULT_FOLDER, look_at
 from trainingservice.remote.machines import RemoteMachine
 from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
 from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
 from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.remote.trial_document import trial_document
-from trainingservice.rest.told_json import read_json
 from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.ssh.connection import Connection, connect
 from trainingservice.ssh.host_keys import HostKeyStore
+from trainingservice.ssh.login_settings import Fingerprint, Name
 from trainingservice.submit_host.machine_output import OneConnection, run_reader
 from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
@@ -44,6 +45,8 @@ ANSWER_PATIENCE = 2.0
 UNKNOWN_AFTER = 10.0
 #: A trial that has waited for GPUs for so many seconds has one machine's GPUs kept free for it.
 KEEP_AFTER = 30.0
+#: The metadata key ``host_keys``: host or host:port -> fingerprint.
+_HOST_KEYS = TypeAdapter(dict[Name, Fingerprint])
 
 
 class RemoteTrainingService(PollingTrainingService):
@@ -86,18 +89,15 @@ class RemoteTrainingService(PollingTrainingService):
             super().set_cluster_metadata(key, value)
             return
         try:
-            document = read_json(value or "{}")
-            if not isinstance(document, dict):
-                raise ValueError("expected a JSON object")
-            for name, text in document.items():
-                RemoteMachineSettings(host=name, user="nobody", host_key=text)
+            fingerprints = _HOST_KEYS.validate_json(value or "{}")
         except ValidationError as error:
-            raise InvalidMetadata("host_keys", error.errors()[0]["msg"]) from error
-        except ValueError as error:
-            raise InvalidMetadata("host_keys", "it must be a JSON object that maps hosts to fingerprints "
-                                               f"({error})") from error
+            field, said = refusals(error)[0]
+            if not field:
+                said = ("must be a JSON object that maps host or host:port to a fingerprint, such as "
+                        '{"10.0.0.5": "SHA256:..."}')
+            raise InvalidMetadata(f"host_keys.{field.removesuffix('.[key]')}".rstrip("."), said) from error
         self._host_keys_text = value
-        self._keys.demand({name: str(text) for name, text in document.items()})
+        self._keys.demand(fingerprints)
 
     def get_cluster_metadata(self, key: str) -> str:
         return self._host_keys_text if key == "host_keys" else super().get_cluster_metadata(key)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.refused_values import matching
 
-_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
-
 #: Text without blanks at its ends, at least one character.
 Name = Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a name without blanks")]
+
+
+def _without_padding(value: str) -> str:
+    return value.rstrip("=")
+
+
+#: What ``ssh-keygen -lf`` shows of a host key.
+Fingerprint = Annotated[
+    str, matching(r"SHA256:[A-Za-z0-9+/]{43}=?",
+                  "a fingerprint such as SHA256:AbC..., which ssh-keygen -lf shows on the machine"),
+    AfterValidator(_without_padding)]
 
 
 class SshLoginSettings(SettingsModel):
@@ -30,16 +38,9 @@ class SshLoginSettings(SettingsModel):
     ssh_passphrase: SecretStr | None = Field(default=None, description="Passphrase of sshKeyFile.")
     proxy_jump: str | None = Field(
         default=None, description="Jump hosts, as in ssh -J: user@gate:22,user@inner.")
-    host_key: str | None = Field(
+    host_key: Fingerprint | None = Field(
         default=None, description="Fingerprint of the machine's host key (SHA256:...). Default: known_hosts. A machine "
                                   "that is not listed there is trusted at first contact, and its key is stored.")
-
-    @field_validator("host_key")
-    @classmethod
-    def _is_fingerprint(cls, value: str | None) -> str | None:
-        if value is not None and not _FINGERPRINT.fullmatch(value):
-            raise ValueError("expected a fingerprint such as SHA256:AbC...; ssh-keygen -lf shows it")
-        return None if value is None else value.rstrip("=")
 
     @model_validator(mode="after")
     def _passphrase_has_key(self) -> SshLoginSettings:

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET
 from nniweb.api.experiments.experiment_changes import changes_of
 from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.experiments.actions.changes import in_words
+from nniweb.experiments.lifecycle.nni_ports import nni_port_words
 from nniweb.experiments.retention.policy import as_seen
 
 #: Changes that the table has at most, the newest; REST has them all.
@@ -23,7 +24,7 @@ def config(request: HttpRequest, public_id: str) -> HttpResponse:
     changes = list(changes_of(found)[:SHOWN_CHANGES])
     return render(request, "dashboard/experiment/config.html", {
         **tab(request, found, "experiment-config"),
-        "kept": as_seen(found),
+        "kept": as_seen(found), "nni_port": nni_port_words(found),
         "changes": [(change, in_words(change)) for change in changes],
         "undone": {change.undoes for change in changes if change.undoes is not None},
         "resolved": yaml.safe_dump(found.config, sort_keys=False, allow_unicode=True),

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from nniweb.experiments.admin.access import ToLookAt
+from nniweb.experiments.lifecycle.nni_ports import nni_port_words
 from nniweb.experiments.models import Experiment, Trial, Worker
 
 #: Columns that may be large and are not in lists.
@@ -23,6 +24,11 @@ class ExperimentAdmin(ToLookAt, admin.ModelAdmin):  # type: ignore[type-arg]
     ordering = ["-created_at"]
     show_full_result_count = False
     list_per_page = 50
+    readonly_fields = ["nni_clients"]
+
+    @admin.display(description="Port for NNI's clients")
+    def nni_clients(self, experiment: Experiment) -> str:
+        return nni_port_words(experiment) or "-"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Experiment]:
         found = super().get_queryset(request)

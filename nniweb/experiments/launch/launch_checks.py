@@ -3,6 +3,7 @@
 from django.contrib.auth.models import Group
 
 from nniweb.experiments.clusters import addresses
+from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.platform_section import parse_stored_section
 from nniweb.experiments.config.settings import ExperimentSettings
@@ -13,6 +14,7 @@ from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more, why_not_so_many_gpus
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.platforms import EXTRA_PLATFORMS_VARIABLE, known_platforms
 from trainingservice.reasons import Reason
 
 
@@ -41,6 +43,20 @@ def why_not_here(owner: User, platform: type[TrainingService], settings: Cluster
                  f"These settings use a resource of the server's own user ({borrowed}), which only administrators may "
                  "do. Give a password for each machine, or use a cluster that an administrator has set up.")]
     return []
+
+
+def check_that_workers_know(platform: str) -> None:
+    """Raises Refused where workers are alive and none of them has this platform, which this process knows: a command
+    runs in the environment of its shell, and trials are submitted in the worker's.
+    """
+    known = list(alive_workers().values_list("platforms", flat=True))
+    if not known or any(names is None or platform in names for names in known):
+        return
+    target = known_platforms().get(platform, "module:Class")
+    raise Refused(f"The running server does not have the platform {platform!r}. It is known only where this launch was "
+                  "checked. Install its package in the Python environment of the server, or start the server with "
+                  f"{EXTRA_PLATFORMS_VARIABLE}={platform}={target}. Then restart the server.",
+                  "trainingService.platform")
 
 
 def may_use(platform: type[TrainingService], options: TrialOptions, owner: User) -> None:

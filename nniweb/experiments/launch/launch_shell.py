@@ -13,6 +13,7 @@ from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, User
 from trainingservice.platforms import load_platform
+from trainingservice.refused_values import refusals
 
 #: Where a platform's options have it.
 _OPTION = "shellEnvironment"
@@ -65,7 +66,6 @@ def note_on_copy(experiment: Experiment) -> str:
 
 
 def _refused(error: ValidationError) -> Refused:
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return Refused(f"The environment of the shell cannot be recorded: {place}: {first['msg']}. Launch from a shell "
-                   "with another environment.", _FIELD)
+    place, said = refusals(error)[0]
+    return Refused(f"The environment of the shell cannot be recorded: {place} {said}. Launch from a shell with "
+                   "another environment.", _FIELD)

@@ -22,6 +22,7 @@ from nniweb.experiments.launch.launch_checks import (
     check_git_access,
     check_own_algorithms,
     check_quotas,
+    check_that_workers_know,
     check_way_for_code,
     check_way_home,
     group_of,
@@ -89,7 +90,9 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     """
     settings = parsed.settings
     found = cluster_named(settings, owner)
-    platform = load_platform(found.platform if found else section_of(settings).platform)
+    name = found.platform if found else section_of(settings).platform
+    platform = load_platform(name)
+    check_that_workers_know(name)
     options = options_of(settings, platform)
     may_use(platform, options, owner)
     with transaction.atomic():

@@ -198,6 +198,8 @@ def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -
 #: The worker looks at an ended experiment's jobs so long after its end: what the platform alone knows of the last end
 #: comes a moment after the keeper's word. Less than the time for which a worker drives a cluster on.
 JOBS_DUE_AFTER = timedelta(seconds=20)
+#: Reasons of an end after which a custom tuner or assessor is told nothing more.
+_TUNER_IS_BROKEN = frozenset({"tuner_failed", "tuner_died", "assessor_failed"})
 #: experiment status -> where it may come from
 _EXPERIMENT_SOURCES: dict[ExperimentStatus, tuple[ExperimentStatus, ...]] = {
     ExperimentStatus.RUNNING: (ExperimentStatus.INITIALIZED, ExperimentStatus.PAUSED, ExperimentStatus.NO_MORE_TRIAL,
@@ -234,10 +236,12 @@ def move_experiment(experiment: Experiment, status: ExperimentStatus, at: dateti
     if status == ExperimentStatus.RUNNING:
         fields["ended_at"] = None
         fields["started_at"] = experiment.started_at or at
-        fields["jobs_due_at"] = None
+        fields["jobs_due_at"] = fields["tuner_exit_tries"] = None
     if status in (ExperimentStatus.DONE, ExperimentStatus.STOPPED, ExperimentStatus.ERROR):
         fields["ended_at"] = at
         fields["jobs_due_at"] = at + JOBS_DUE_AFTER
+        if (experiment.has_own_tuner or experiment.has_own_assessor) and fields["reason"] not in _TUNER_IS_BROKEN:
+            fields["tuner_exit_tries"] = 1
     if not Experiment.objects.filter(pk=experiment.pk, status=was).update(**fields):
         return False
     for name, value in fields.items():

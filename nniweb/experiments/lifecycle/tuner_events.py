@@ -29,6 +29,11 @@ def tuner_history(experiment: Experiment) -> list[dict[str, Any]]:
     return list(TunerEvent.objects.filter(experiment=experiment).order_by("number").values_list("data", flat=True))
 
 
+def number_of_ends(experiment: Experiment) -> int:
+    """Results, or ends of trials, that the history tells the tuner."""
+    return TunerEvent.objects.filter(experiment=experiment, data__event="tell").count()
+
+
 def number_of_set(experiment: Experiment, asked: int | None, parameter_id: str) -> int | None:
     """The tuner's number of the parameter set that a metric is of: ``asked``, the trial's, unless it has several."""
     if not experiment.multi_phase:

@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0040_constraints")]
+    dependencies = [("experiments", "0041_tuner_exits_ports_and_platforms")]
 
     operations = [
         migrations.CreateModel("EarlierExperiment", [

@@ -139,6 +139,9 @@ class Experiment(models.Model):
     jobs_due_at = models.DateTimeField(null=True, editable=False)
     #: When ended jobs of it were removed from the platform; None: not.
     jobs_removed_at = models.DateTimeField(null=True, editable=False)
+    #: How often its custom tuner or assessor has begun to receive the last results and the end, once it is over; None:
+    #: they need not, or have.
+    tuner_exit_tries = models.PositiveSmallIntegerField(null=True, editable=False)
     #: The file as it was given (secrets struck out), and what it was resolved to.
     config_text = models.TextField(blank=True)
     config = models.JSONField(default=dict)
@@ -151,6 +154,8 @@ class Experiment(models.Model):
 
     #: Loopback port at which the server on this machine answers NNI's own clients for it, without a token.
     nni_port = models.PositiveIntegerField(null=True, unique=True, editable=False)
+    #: Why the server could not open it, a reason as ``as_document`` makes it; None: it could, or has not tried.
+    nni_port_problem = models.JSONField(null=True, editable=False)
 
     next_sequence_id = models.PositiveIntegerField(default=0)
     #: How many parameter sets the tuner was asked for: the next one's parameter id.
@@ -175,7 +180,9 @@ class Experiment(models.Model):
                    models.Index(fields=["cluster"], name="experiments_deleted",
                                 condition=models.Q(deleted_at__isnull=False)),
                    models.Index(fields=["cluster"], name="experiments_with_ended_jobs",
-                                condition=models.Q(jobs_due_at__isnull=False))]
+                                condition=models.Q(jobs_due_at__isnull=False)),
+                   models.Index(fields=["cluster"], name="experiments_with_tuner_exit",
+                                condition=models.Q(tuner_exit_tries__isnull=False))]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.public_id})"

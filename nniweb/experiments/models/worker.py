@@ -11,6 +11,8 @@ class Worker(models.Model):
     pid_started = models.CharField(max_length=40, blank=True)
     started_at = models.DateTimeField()
     heard_at = models.DateTimeField()
+    #: Names of the platforms that it knows; None: of a version that did not say.
+    platforms = models.JSONField(null=True, editable=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"

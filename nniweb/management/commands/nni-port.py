@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 
 from nniweb.doctor.free_port import why_no_port
 from nniweb.experiments.access import audit
+from nniweb.experiments.lifecycle.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.models import Experiment
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.found_experiment import found_experiment
@@ -42,7 +43,7 @@ class Command(AskedHere):
     def _list(self) -> None:
         found = Experiment.objects.filter(deleted_at=None).exclude(nni_port=None).order_by("nni_port")
         for experiment in found:
-            self.stdout.write(f"{experiment.nni_port}  {experiment}")
+            self.stdout.write(f"{experiment.nni_port}  {experiment}{_not_open(experiment)}")
         if not found:
             self.stdout.write(f"No experiment has a port for NNI's clients. Open one: {COMMAND} nni-port "
                               "EXPERIMENT 8081")
@@ -57,9 +58,12 @@ class Command(AskedHere):
                                f"nni-port {other.public_id} --close")
         if experiment.nni_port != port and (why_not := why_no_port("127.0.0.1", port)):
             raise CommandError(why_not.partition(" Choose another port with")[0] + " Choose another port.")
-        Experiment.objects.filter(pk=experiment.pk).update(nni_port=port)
+        Experiment.objects.filter(pk=experiment.pk).update(nni_port=port, nni_port_problem=None)
         audit.record("experiment.open-nni-port", experiment, port=port)
         if not _becomes(port, experiment.public_id, is_open=True):
+            experiment.refresh_from_db(fields=["nni_port_problem"])
+            if why_not := why_nni_port_is_closed(experiment):
+                raise CommandError(why_not)
             raise CommandError(f"No server on this machine has opened port {port} yet. It is opened when the server "
                                f"runs ({START}). A web process that was started in another way does not open it.")
         self.stdout.write(f"NNI's clients find {experiment} at port {port} of this machine, without a token. Every "
@@ -70,12 +74,21 @@ class Command(AskedHere):
         if port is None:
             raise CommandError(f"{experiment} has no port that could be closed here. A port that was given with serve "
                                "--nni-port is closed with the server.")
-        Experiment.objects.filter(pk=experiment.pk).update(nni_port=None)
+        Experiment.objects.filter(pk=experiment.pk).update(nni_port=None, nni_port_problem=None)
         audit.record("experiment.close-nni-port", experiment, port=port)
         if not _becomes(port, experiment.public_id, is_open=False):
             raise CommandError(f"Port {port} still answers for {experiment}. A port that was given with serve "
                                "--nni-port is closed with the server.")
         self.stdout.write(f"Port {port} of {experiment} is closed.")
+
+
+def _not_open(experiment: Experiment) -> str:
+    """Why the experiment's port does not answer, for a list; "" where it does."""
+    assert experiment.nni_port is not None
+    if _answers(experiment.nni_port, experiment.public_id):
+        return ""
+    why = why_nni_port_is_closed(experiment) or (f"The port is not open. It is opened when the server runs ({START}).")
+    return f". {why}"
 
 
 def _becomes(port: int, experiment_id: str, *, is_open: bool) -> bool:

@@ -116,8 +116,10 @@ def _wrong(message: str) -> InvalidInput:
 def _why_not_found(error: ModuleNotFoundError, module_name: str, folder: str | None) -> str:
     missing = error.name or ""
     if missing == module_name.split(".")[0]:
-        where = f"{Path(folder)}" if folder else "the server's Python"
-        return f"there is no module {module_name} in {where}"
+        if folder:
+            return f"there is no module {module_name} in {Path(folder)}"
+        return (f"there is no module {module_name} in the server's Python. Install the package that it is in into the "
+                "Python environment of the server (of each worker), or name its folder as codeDirectory")
     if missing.split(".")[0] == "nni":
         return (f"{module_name} imports {missing}, of which there is only a part here: "
                 f"{', '.join(_NAMES)}. Install the official nni package into the server's Python environment, or "

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,6 +75,30 @@ class Surroundings:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
+class ExitKind(StrEnum):
+    """How the process of an experiment that is over ended."""
+
+    #: Everything has arrived, and ``_on_exit`` has returned.
+    FINISHED = "finished"
+    #: An algorithm has raised.
+    FAILED = "failed"
+    #: It needed longer than ``TunerChild.exit`` gave it.
+    OUT_OF_TIME = "out of time"
+    #: It died, or was cut short for another reason: in another process it may finish.
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class TunerExit:
+    """How the process ended after ``TunerChild.exit``."""
+
+    kind: ExitKind
+    #: Results that had not arrived. None: not known, because the algorithms were still receiving their history.
+    results: int | None = 0
+    #: What an algorithm raised, a sentence.
+    error: str = ""
+
+
 @dataclass
 class _Pending:
     op: str
@@ -102,6 +127,11 @@ class TunerChild:
         self._exit_seconds = 0.0
         self._deadline: threading.Timer | None = None
         self._is_cut_short = False
+        self._exit: Future[TunerExit] = Future()
+        #: What its answer to ``exit`` says.
+        self._exit_answer: TunerExit | None = None
+        #: Why it is cut short, and what is lost by that.
+        self._cut: TunerExit | None = None
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         # A session of its own: Ctrl-C on the server goes to the server, which ends this process when it is done.
@@ -146,20 +176,41 @@ class TunerChild:
             future.set_exception(ended)
         return future
 
-    def exit(self, seconds: float) -> None:
+    @property
+    def owner(self) -> str | None:
+        """The experiment that has the process to itself."""
+        return self._owner
+
+    def exit(self, seconds: float) -> "Future[TunerExit]":
         """Have the process answer all requests, call ``_on_exit`` of the algorithms of ``owner``, and end. Does not
-        wait. After ``seconds`` it is killed. What was not delivered, and what the algorithms raised, is logged.
+        wait: the future is done when the process has ended. After ``seconds`` it is killed. What was not delivered,
+        and what the algorithms raised, is logged.
         """
         self._exit_seconds = seconds
-        self._deadline = threading.Timer(seconds, self._cut_short)
-        self._deadline.daemon = True
+        deadline = threading.Timer(seconds, self._cut_short, [ExitKind.OUT_OF_TIME])
+        deadline.daemon = True
+        with self._lock:
+            has_ended = self._ended is not None
+            if not has_ended:
+                self._deadline = deadline
+        if has_ended:
+            self._exit.set_result(TunerExit(ExitKind.INTERRUPTED))
+            return self._exit
         try:
-            self._deadline.start()
+            deadline.start()
         except RuntimeError:
             logger.warning("no thread can be started to wait for the end of a tuner: it ends at once")
-            self.end_soon()
-            return
+            self.abandon()
+            return self._exit
         self.request("exit", str(self._owner), {}).add_done_callback(self._note_exit)
+        return self._exit
+
+    def abandon(self) -> None:
+        """After ``exit``: end it soon, as another process does its work. Nothing is logged."""
+        with self._lock:
+            self._is_cut_short = True
+            self._cut = self._cut or TunerExit(ExitKind.INTERRUPTED)
+        self.end_soon()
 
     def end_within(self, seconds: float) -> None:
         """After ``exit``: wait for the end, so many seconds at most."""
@@ -167,7 +218,7 @@ class TunerChild:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._cut_short()
+            self._cut_short(ExitKind.INTERRUPTED)
         self._join_threads()
 
     def end_soon(self) -> None:
@@ -188,21 +239,28 @@ class TunerChild:
             if thread is not threading.current_thread():
                 thread.join(_END_WAIT)
 
-    def _cut_short(self) -> None:
-        """The time that ``exit`` gives is over."""
+    def _cut_short(self, kind: ExitKind) -> None:
+        """The time that ``exit``, or ``end_within``, gives is over."""
         with self._lock:
             if self._ended is not None or self._is_cut_short:
                 return
             self._is_cut_short = True
-            results = sum(waiting.op in ("tell", "intermediate") for waiting in self._pending.values())
+            waiting = [pending.op for pending in self._pending.values()]
+            results = sum(op in ("tell", "intermediate") for op in waiting)
+            self._cut = TunerExit(kind, None if "open" in waiting else results)
         logger.warning(
             "the tuner was ended %g s after its experiment (NNIWEB_TUNER_EXIT_SECONDS): %s", self._exit_seconds,
-            f"{results} results had not arrived, and _on_exit was not called" if results
+            "it was still receiving its history" if "open" in waiting
+            else f"{results} results had not arrived, and _on_exit was not called" if results
             else "_on_exit had not returned", extra=self._said_of())
         self._kill()
 
     def _note_exit(self, done: "Future[Reply]") -> None:
         error = done.exception()
+        if error is None:
+            self._exit_answer = TunerExit(ExitKind.FINISHED)
+        elif isinstance(error, TunerFailed):
+            self._exit_answer = TunerExit(ExitKind.FAILED, error=str(error))
         if error is not None and not self._is_cut_short:
             logger.warning("when its experiment was over, the tuner or the assessor failed: %s\n%s", error,
                            getattr(error, "traceback", ""), extra=self._said_of())
@@ -271,9 +329,10 @@ class TunerChild:
         except subprocess.TimeoutExpired:
             code = self._kill()  # it closed its output, so nobody can hear it any more
         self._stderr_thread.join(_END_WAIT)
-        if self._deadline is not None:
-            self._deadline.cancel()
         with self._lock:
+            is_exiting = self._deadline is not None
+            if self._deadline is not None:
+                self._deadline.cancel()
             pending = [self._pending[number] for number in sorted(self._pending)]
             self._pending.clear()
             suspect = pending[0].experiment_id if pending else None
@@ -284,6 +343,8 @@ class TunerChild:
         self._on_end(self, self._ended)
         for waiting in pending:
             waiting.future.set_exception(self._ended)
+        if is_exiting:
+            self._exit.set_result(self._exit_answer or self._cut or TunerExit(ExitKind.INTERRUPTED))
 
     def _kill(self) -> int:
         try:

@@ -10,9 +10,18 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from nniweb.tuning.process.tuner_child import Reply, Surroundings, TunerChild, TunerFailed, TunerProcessDied
+from nniweb.tuning.process.tuner_child import (
+    ExitKind,
+    Reply,
+    Surroundings,
+    TunerChild,
+    TunerExit,
+    TunerFailed,
+    TunerProcessDied,
+)
 
-__all__ = ["ExperimentNotOpen", "Reply", "Surroundings", "TunerClient", "TunerFailed", "TunerProcessDied"]
+__all__ = ["ExitKind", "ExperimentNotOpen", "Reply", "Surroundings", "TunerClient", "TunerExit", "TunerFailed",
+           "TunerProcessDied"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +40,7 @@ class ExperimentNotOpen(TunerProcessDied):
 
 class TunerClient:
     """One tuner process for all experiments of a worker, and one more for each experiment with an algorithm of the
-    user's own, whose end then hurts nobody else. Thread-safe; no call blocks but ``shutdown``.
+    user's own, whose end then hurts nobody else. Thread-safe; no call blocks but ``shutdown`` and ``wait_for_exits``.
 
     A process starts with the first ``open``, or with ``prepare``. Requests of one experiment are answered in the
     order of the calls. A future fails with TunerFailed when that experiment's algorithm raised (others go on), with
@@ -54,6 +63,8 @@ class TunerClient:
         #: The open experiments, each with the key of its process.
         self._open: dict[str, str | None] = {}
         self._is_shut_down = False
+        #: Monotonic time at which those processes are killed because the worker ends; None: it does not.
+        self._exits_until: float | None = None
 
     @property
     def pid(self) -> int | None:
@@ -149,31 +160,57 @@ class TunerClient:
         if child := self._take_out(experiment_id):
             child.end_soon()
 
-    def finish_experiment(self, experiment_id: str) -> None:
+    def finish_experiment(self, experiment_id: str, more_seconds: float = 0.0) -> "Future[TunerExit] | None":
         """The experiment is over. Algorithms of the user's own still get everything that was told, and ``_on_exit``, in
-        so many seconds as this client was made with. Harmless when it is not open.
+        so many seconds as this client was made with, and ``more_seconds``. The future is done when their process has
+        ended. None where the experiment is not open, or has no process to itself.
         """
-        if child := self._take_out(experiment_id, is_exiting=True):
-            child.exit(self._exit_seconds)
+        child = self._take_out(experiment_id, is_exiting=True)
+        return child.exit(self._exit_seconds + more_seconds) if child else None
+
+    def abandon_exit(self, experiment_id: str) -> None:
+        """After ``finish_experiment``: end the process soon, whatever has not arrived. Harmless when it has ended."""
+        for child in self._exiting_of([experiment_id]):
+            child.abandon()
+
+    def wait_for_exits(self, experiment_ids: Sequence[str]) -> None:
+        """After ``finish_experiment``: wait until the processes have ended, SHUTDOWN_SECONDS at most for all of them,
+        and kill the others.
+        """
+        until = self._exits_until or time.monotonic() + self._shutdown_seconds
+        for child in self._exiting_of(experiment_ids):
+            child.end_within(max(0.0, until - time.monotonic()))
+
+    def hurry(self) -> None:
+        """The worker ends: from now on experiments that are over have SHUTDOWN_SECONDS, all together."""
+        self._exits_until = self._exits_until or time.monotonic() + self._shutdown_seconds
 
     def shutdown(self) -> None:
         """End the processes; waiting futures fail with TunerProcessDied. Algorithms of the user's own still get
         what was told, and ``_on_exit``, as far as SHUTDOWN_SECONDS suffice. Takes at most about 20 s; may be repeated.
         """
+        self.hurry()
         with self._lock:
             self._is_shut_down = True
             own = [experiment for experiment, key in self._open.items() if key is not None]
         for experiment in own:
             self.finish_experiment(experiment)
         with self._lock:
-            children, exiting = list(self._children.values()), list(self._exiting)
+            children = list(self._children.values())
+            exiting = [str(child.owner) for child in self._exiting]
         for child in children:
             child.end_soon()
-        deadline = time.monotonic() + min(SHUTDOWN_SECONDS, self._exit_seconds)
-        for child in exiting:
-            child.end_within(max(0.0, deadline - time.monotonic()))
+        self.wait_for_exits(exiting)
         for child in children:
             child.end()
+
+    @property
+    def _shutdown_seconds(self) -> float:
+        return min(SHUTDOWN_SECONDS, self._exit_seconds)
+
+    def _exiting_of(self, experiment_ids: Sequence[str]) -> list[TunerChild]:
+        with self._lock:
+            return [child for child in self._exiting if child.owner in experiment_ids]
 
     def _take_out(self, experiment_id: str, *, is_exiting: bool = False) -> TunerChild | None:
         """Close the experiment; its process, where it has one to itself."""

@@ -17,6 +17,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from django.db import DatabaseError
 from django.utils import timezone
 
 from nniweb.experiments.actions.imported_results import imported_events
@@ -26,7 +27,7 @@ from nniweb.experiments.lifecycle.tuner_surroundings import surroundings_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
 from nniweb.observability.log_ids import log_ids
-from nniweb.tuning.process.tuner_client import TunerClient, TunerFailed, TunerProcessDied
+from nniweb.tuning.process.tuner_client import TunerClient, TunerExit, TunerFailed, TunerProcessDied
 from trainingservice.reasons import Reason
 
 logger = logging.getLogger(__name__)
@@ -63,15 +64,20 @@ class TunerSessions:
 
     def __init__(self, client: TunerClient, wake: Callable[[], None],
                  fail: Callable[[Experiment, str], None], stop: Callable[[Experiment, list[str]], None],
-                 guard: Callable[[Experiment, str, Callable[[], None]], None]) -> None:
+                 guard: Callable[[Experiment, str, Callable[[], None]], None],
+                 exited: Callable[[int, TunerExit], None]) -> None:
         """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on; ``stop``
-        with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for.
+        with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for; ``exited``
+        when the process of an experiment (primary key) that is over has ended.
         """
         self._client = client
         self._wake = wake
         self._fail = fail
         self._stop = stop
         self._guard = guard
+        self._exited = exited
+        #: Experiments that are over -> their tuners, custom ones, that still receive results or are in ``_on_exit``.
+        self._exiting: dict[int, _Opened] = {}
         self._opened: dict[int, _Opened] = {}
         self._deaths: dict[int, int] = {}
         #: Those that were asked since answers were collected.
@@ -253,20 +259,54 @@ class TunerSessions:
         if (state := self._opened.pop(experiment_pk, None)) is not None:
             self._client.close_experiment(state.public_id)
 
-    def finish(self, experiment_pk: int) -> None:
+    def finish(self, experiment_pk: int, more_seconds: float = 0.0) -> None:
         """As ``forget``, when the experiment is over: a tuner of the user's own gets what it was told until now, and is
-        told of the end.
+        told of the end, in the time that ``TunerClient.finish_experiment`` gives it.
         """
-        if (state := self._opened.pop(experiment_pk, None)) is not None:
-            self._client.finish_experiment(state.public_id)
+        if (state := self._opened.pop(experiment_pk, None)) is None:
+            return
+        if (ending := self._client.finish_experiment(state.public_id, more_seconds)) is None:
+            return
+        self._exiting[experiment_pk] = state
+
+        def ended() -> None:
+            if self._exiting.get(experiment_pk) is not state:
+                return  # it went on, and is over again
+            try:
+                self._exited(experiment_pk, ending.result(timeout=0))
+            except DatabaseError:
+                self._box.put(ended)  # what is not written down would be done again
+                raise
+            del self._exiting[experiment_pk]
+
+        def laid_into_box(_: Future[TunerExit]) -> None:
+            self._box.put(ended)
+            self._wake()
+
+        ending.add_done_callback(laid_into_box)
+
+    @property
+    def exiting(self) -> set[int]:
+        """Experiments (primary keys) that are over and whose tuners have not ended yet."""
+        return set(self._exiting)
 
     def close(self, *, is_handed_over: bool) -> None:
-        """``is_handed_over``: another worker has made the tuners again already."""
+        """Waits a moment for the tuners of experiments that are over.
+
+        ``is_handed_over``: another worker has made the tuners again already.
+        """
+        of_ended = [state.public_id for state in self._exiting.values()]
         for experiment_pk in list(self._opened):
             if is_handed_over:
                 self.forget(experiment_pk)
             else:
                 self.finish(experiment_pk)
+        if is_handed_over:
+            for public_id in of_ended:
+                self._client.abandon_exit(public_id)
+        elif of_ended:
+            self._client.wait_for_exits(of_ended)
+            self.collect()
 
     def _note_death(self, experiment: Experiment, state: _Opened, error: BaseException) -> None:
         """The tuner process died: the tuner is rebuilt, unless its own algorithm brings the process down each time."""

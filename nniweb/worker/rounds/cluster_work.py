@@ -87,6 +87,7 @@ class ClusterWork:
     next_full_look: float = 0.0
     next_look_for_unheard: float = 0.0
     next_health_look: float = 0.0
+    next_look_for_exits: float = 0.0
     shown_health: tuple[str, str] | None = None
     shown_machines: object = None
 

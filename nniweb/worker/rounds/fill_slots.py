@@ -34,7 +34,7 @@ from nniweb.worker.cluster_host.fair_share import STARTING, FairShares, room_now
 from nniweb.worker.cluster_host.log_words import trials_in_words
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
-from nniweb.worker.rounds.teach_tuner import CHUNK as TOLD_AT_ONCE
+from nniweb.worker.rounds.telling.teach_tuner import CHUNK as TOLD_AT_ONCE
 from nniweb.worker.rounds.trials_missing import or_no_trial, why_no_answer
 from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.reasons import Reason

@@ -23,7 +23,7 @@ from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability import process_figures
 from nniweb.observability.log_ids import log_ids
-from nniweb.tuning.process.tuner_client import TunerClient
+from nniweb.tuning.process.tuner_client import TunerClient, TunerExit
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from nniweb.worker.cluster_host.fenced_gpu_book import FencedGpuBook
 from nniweb.worker.cluster_host.metric_inbox import MetricInbox
@@ -39,7 +39,6 @@ from nniweb.worker.rounds import (
     observe_trials,
     refresh_trials,
     submission_answers,
-    teach_tuner,
     unheard_keepers,
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
@@ -47,6 +46,7 @@ from nniweb.worker.rounds.fetch_code import code_is_there
 from nniweb.worker.rounds.removal import delete_experiments, ended_jobs
 from nniweb.worker.rounds.repeated_failures import RepeatedFailures
 from nniweb.worker.rounds.round_experiments import RoundExperiments
+from nniweb.worker.rounds.telling import teach_tuner, tuner_exits
 from nniweb.worker.rounds.work_counts import WorkCounts, work_counts_of
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
@@ -75,7 +75,7 @@ class ClusterRunner:
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring, metrics.listen)
         self._failures = RepeatedFailures(self._fail_experiment)
         tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early,
-                               self._failures.guard)
+                               self._failures.guard, self._tuner_exited)
         self.work = ClusterWork(cluster.pk, lease, host, metrics, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
@@ -212,6 +212,7 @@ class ClusterRunner:
             unheard_keepers.remark_on_unheard_keepers(work)
             delete_experiments.delete_some(work)
             ended_jobs.remove_some(work)
+            tuner_exits.make_up_for_exits(work)
 
     def _steps(self, experiment: Experiment, found: WorkCounts) -> None:
         """The steps of one experiment."""
@@ -247,6 +248,9 @@ class ClusterRunner:
 
     def _stop_early(self, experiment: Experiment, trials: list[str]) -> None:
         teach_tuner.stop_early(self.work, experiment, trials)
+
+    def _tuner_exited(self, experiment_pk: int, how: TunerExit) -> None:
+        tuner_exits.note_exit(self.work, experiment_pk, how)
 
     def _close(self) -> None:
         try:

@@ -23,7 +23,7 @@ POINTS = {
     "before a keeper is started": ("trainingservice.local.service", "LocalTrainingService.start_job", "before"),
     "after a keeper was started": ("trainingservice.local.service", "LocalTrainingService.start_job", "after"),
     "between commit and answer": ("nniweb.keeperapi.group_commit", "GroupCommit._answer", "before"),
-    "before a tuner is told": ("nniweb.worker.rounds.teach_tuner", "append_events", "before"),
+    "before a tuner is told": ("nniweb.worker.rounds.telling.teach_tuner", "append_events", "before"),
     "after a tuner was told": ("nniweb.worker.cluster_host.tuner_sessions", "TunerSessions.tell", "after"),
     "before new trials are committed": ("nniweb.worker.rounds.fill_slots", "_make_attempts", "after"),
     "in a status write": ("nniweb.experiments.lifecycle.transitions", "move_trial", "after"),
@@ -36,7 +36,8 @@ MULTI_PHASE_POINTS = {
         "nniweb.worker.cluster_host.tuner_sessions", "TunerSessions.recorded", "before"),
     "before a further parameter set is handed over": (
         "trainingservice.polling.service", "PollingTrainingService.update_trial_job", "before"),
-    "before a result of a parameter set is told": ("nniweb.worker.rounds.told_results", "append_events", "before"),
+    "before a result of a parameter set is told": (
+        "nniweb.worker.rounds.telling.told_results", "append_events", "before"),
     "after a result of a parameter set was stored": (
         "nniweb.experiments.ingest.report_entries", "keep_results_of_sets", "after"),
 }

@@ -253,3 +253,43 @@ def test_modules_that_the_script_imports_and_the_interpreter_does_not_have_are_t
     told = io.StringIO()
     call_command("config", "check", str(config), stdout=io.StringIO(), stderr=told)
     assert note in told.getvalue()
+
+
+def worker_that_knows(platforms: list[str] | None) -> None:
+    now = timezone.now()
+    Worker.objects.create(id="one", host="box", pid=1, started_at=now, heard_at=now + timedelta(hours=1),
+                          platforms=platforms)
+
+
+def test_a_platform_that_only_the_shell_knows_is_refused_with_how_to_give_it_to_the_server(
+        config: Path, admin: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = "trainingservice.testing.scripted:ScriptedTrainingService"
+    monkeypatch.setenv("NNIWEB_EXTRA_PLATFORMS", f"scripted={target}")
+    config.write_text(CONFIG.replace("platform: local, reuseMode: true", "platform: scripted"))
+    worker_that_knows(["local", "remote"])
+    with pytest.raises(CommandError) as refused:
+        run(config)
+    assert str(refused.value) == (
+        f"{config}: trainingService.platform: The running server does not have the platform 'scripted'. It is known "
+        "only where this launch was checked. Install its package in the Python environment of the server, or start the "
+        f"server with NNIWEB_EXTRA_PLATFORMS=scripted={target}. Then restart the server.")
+    assert not Experiment.objects.exists()
+    assert not Cluster.objects.exists()
+    Worker.objects.update(platforms=["local", "scripted"])
+    run(config)
+
+
+@pytest.mark.parametrize("platforms", [None, ["local"]])
+def test_what_a_worker_knows_or_does_not_tell_is_no_obstacle(config: Path, admin: User, platforms: list[str] | None
+                                                             ) -> None:
+    worker_that_knows(platforms)
+    run(config)
+    assert Experiment.objects.get().cluster.platform == "local"
+
+
+def test_a_platform_under_nnis_name_is_asked_of_the_workers_under_its_own(config: Path, admin: User) -> None:
+    config.write_text(CONFIG.replace("platform: local, reuseMode: true", (
+        'platform: pai, host: "127.0.0.1:9", username: u, token: t, dockerImage: i')))
+    worker_that_knows(["local"])
+    with pytest.raises(CommandError, match="does not have the platform 'openpai'"):
+        run(config)

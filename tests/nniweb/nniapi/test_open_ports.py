@@ -5,18 +5,22 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.utils import timezone
 
-from nniweb.experiments.models import Experiment, LogLine
+from nniweb.documents.experiments import document as experiment_document
+from nniweb.experiments.models import Experiment, LogLine, User
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.nniapi import nnictl_files, ports
 from nniweb.nniapi.documents import export, trial_documents
 from nniweb.nniapi.open_ports import OpenPorts
+from nniweb.storage.own_files import START
 
 
 class Listening:
@@ -31,14 +35,15 @@ class Listening:
 
 
 class Listeners:
-    """``listen``, and which ports are open; port 1 is another program's."""
+    """``listen``, and which ports are open; port 1 is another program's until ``others`` has it no more."""
 
     def __init__(self) -> None:
         self.opened: dict[int, Listening] = {}
+        self.others = {1}
         self._free = 50_000
 
     def listen(self, number: int) -> Listening:
-        if number == 1:
+        if number in self.others:
             raise OSError("Address already in use")
         if number == 0:
             self._free += 1
@@ -110,6 +115,58 @@ def test_a_port_of_another_program_is_said_once_and_tried_again(
     Experiment.objects.filter(nni_port=1).update(nni_port=8082)
     open_ports.look()
     assert {8081, 8082} <= set(listeners.opened)
+
+
+def test_a_port_of_another_program_is_said_wherever_it_is_shown_until_that_program_ends(
+    open_ports: OpenPorts, listeners: Listeners, make_experiment: Any, client: Client, admin: User
+) -> None:
+    def shown() -> dict[str, Any]:
+        found = Experiment.objects.get()
+        client.force_login(admin)
+        listed = io.StringIO()
+        call_command("nni-port", stdout=listed)
+        return {"rest": experiment_document(found)["nni_port"], "revision": found.revision, "list": listed.getvalue(),
+                "page": unescape(client.get(f"/experiments/{found.public_id}/config/").text),
+                "admin": unescape(client.get(f"/admin/experiments/experiment/{found.pk}/change/").text)}
+
+    make_experiment(public_id="abc123abc123", name="mice", nni_port=1)
+    open_ports.look()
+    said = ("The port is not open: Address already in use. Another program probably uses port 1. The server opens it "
+            "as soon as it is free.")
+    before = shown()
+    assert before["rest"] == {"port": 1, "message": said, "reason": {
+        "code": "nni_port_not_open", "port": 1, "error": "Address already in use"}}
+    assert before["list"] == f"1  mice (abc123abc123). {said}\n"
+    assert f"1. {said}" in before["page"]
+    assert f"1. {said}" in before["admin"]
+    open_ports.look()
+    assert Experiment.objects.get().revision == before["revision"]
+    listeners.others.clear()
+    open_ports.look()
+    after = shown()
+    assert after["rest"] == {"port": 1, "message": "", "reason": None}
+    assert said not in after["list"] + after["page"] + after["admin"]
+    assert after["revision"] > before["revision"]
+
+
+def test_a_port_that_was_not_free_when_the_last_server_ran_is_open_now(
+    open_ports: OpenPorts, make_experiment: Any
+) -> None:
+    make_experiment(nni_port=8081, nni_port_problem={"code": "nni_port_not_open", "port": 8081, "error": "no"})
+    open_ports.look()
+    assert Experiment.objects.get().nni_port_problem is None
+
+
+def test_a_port_that_the_start_gave_is_said_once(
+    listeners: Listeners, make_experiment: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    experiment = make_experiment(nni_port=8081)
+    given = OpenPorts(listeners.listen, {experiment.public_id: 1}, print)
+    for _ in range(3):
+        given.look()
+    assert len([record for record in caplog.records if "cannot be opened" in record.getMessage()]) == 1
+    assert Experiment.objects.get().nni_port_problem is None
+    given.close()
 
 
 def test_the_port_of_a_deleted_experiment_is_closed(open_ports: OpenPorts, listeners: Listeners, make_experiment: Any
@@ -200,4 +257,5 @@ def test_the_command_lists_open_ports(make_experiment: Any) -> None:
     assert "No experiment has a port for NNI's clients" in out.getvalue()
     make_experiment(public_id="abc123abc123", name="mice", nni_port=8081)
     call_command("nni-port", stdout=out)
-    assert "8081  mice (abc123abc123)" in out.getvalue()
+    assert out.getvalue().endswith("8081  mice (abc123abc123). The port is not open. It is opened when the server runs "
+                                   f"({START}).\n")

@@ -186,3 +186,4 @@ def test_a_name_that_nobody_has_registered_is_unknown(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         parse_experiment_config(config(tuner={"name": "demotuner"}), tmp_path)
     assert 'there is no tuner named "demotuner"' in str(refused.value)
+    assert "must be registered on the server (algo register, see docs/tuners.md)" in str(refused.value)

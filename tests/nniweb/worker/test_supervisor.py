@@ -66,6 +66,17 @@ def test_clusters_are_taken_as_they_come_and_let_go_when_disabled(supervisor: Su
     until(lambda: driven() == 0)
 
 
+def test_a_worker_says_which_platforms_it_has(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said() -> set[str]:
+        return {name for names in Worker.objects.values_list("platforms", flat=True) for name in names}
+
+    until(worker_is_alive)
+    assert {"local", "remote", "docile"} <= said()
+    monkeypatch.setenv("NNIWEB_EXTRA_PLATFORMS", "later=somewhere:Later")  # a package that is installed meanwhile
+    supervisor.renew()
+    assert "later" in said()
+
+
 def test_clusters_are_not_looked_at_each_time_a_trial_of_theirs_reports(
         supervisor: Supervisor, make_experiment, monkeypatch) -> None:
     cluster = Cluster.objects.create(name="one", platform="docile")

@@ -43,7 +43,7 @@ def woken() -> list[bool]:
 @pytest.fixture
 def desk(client: HandedOutFutures, woken: list[bool]) -> TunerSessions:
     return TunerSessions(client, lambda: woken.append(True), lambda *_: None, lambda *_: None,
-                         lambda experiment, step, work: work())  # type: ignore[arg-type]
+                         lambda experiment, step, work: work(), lambda *_: None)  # type: ignore[arg-type]
 
 
 def asked(desk: TunerSessions, experiment: Experiment) -> list[Any]:

@@ -5,8 +5,9 @@ from django.db import IntegrityError, InterfaceError, OperationalError
 
 from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.models import Experiment, Trial, TunerEvent
-from nniweb.worker.rounds import fill_slots, teach_tuner
+from nniweb.worker.rounds import fill_slots
 from nniweb.worker.rounds.repeated_failures import MOST_FAILURES
+from nniweb.worker.rounds.telling import teach_tuner
 from tests.nniweb.worker.conftest import report
 
 TUNER = """

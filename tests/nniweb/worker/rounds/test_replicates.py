@@ -26,7 +26,8 @@ from nniweb.experiments.results.progress import progress_of
 from nniweb.experiments.results.replicates import seed_of
 from nniweb.experiments.retention.removal import Pace
 from nniweb.worker.housekeeping.remove_rows import remove_rows_of
-from nniweb.worker.rounds import fill_slots, teach_tuner
+from nniweb.worker.rounds import fill_slots
+from nniweb.worker.rounds.telling import teach_tuner
 from tests.nniweb.worker.conftest import Rig, end, report
 from trainingservice.trial_job import KeeperAccess
 

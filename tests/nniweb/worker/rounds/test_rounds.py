@@ -19,9 +19,10 @@ from nniweb.experiments.models import Attempt, AuditEntry, ClusterMetadata, Expe
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.results.running_time import running_seconds
 from nniweb.worker.housekeeping.upkeep import Upkeep
-from nniweb.worker.rounds import fill_slots, observe_trials, teach_tuner
+from nniweb.worker.rounds import fill_slots, observe_trials
 from nniweb.worker.rounds import runner as runner_module
 from nniweb.worker.rounds.removal import delete_experiments
+from nniweb.worker.rounds.telling import teach_tuner
 from nniweb.worker.rounds.work_counts import work_counts_of
 from tests.nniweb.worker.conftest import Rig, end, report
 from tests.trialkeeper.keeper_run import wait_until

@@ -27,7 +27,7 @@ from nniweb.worker.rounds.failed_trials import (
     results_of,
     why_given_up,
 )
-from nniweb.worker.rounds.told_results import end_of_trial, ends_of_sets, tell_results_of_sets
+from nniweb.worker.rounds.telling.told_results import end_of_trial, ends_of_sets, tell_results_of_sets
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, WorkCounts
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
