@@ -86,7 +86,7 @@ class _Combined:
         self._models, self._weights = models, np.array(weights)
         self._here = SmoothModel()
 
-    def fit(self, features: Table, losses: Table, _seed: int) -> None:
+    def fit(self, features: Table, losses: Table, _seed: int) -> float:
         expected = self._expected(features)
         centred = expected - expected.mean()
         variance = float(centred @ centred)
@@ -94,6 +94,7 @@ class _Combined:
         self._level = float(losses.mean()) - self._slope * float(expected.mean())
         heaviest = self._models[int(np.argmax(self._weights))]
         self._here.fit(features, losses - self._slope * expected - self._level, like=heaviest.lengths)
+        return float(losses.min())
 
     def predict(self, features: Table) -> tuple[Table, Table]:
         means, deviations = self._here.predict(features)
