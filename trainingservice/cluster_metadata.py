@@ -20,8 +20,8 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validat
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions, without_secrets
 from trainingservice.errors import InvalidMetadata
+from trainingservice.limited_json import JsonRefused, read_json
 from trainingservice.refused_values import sentence
-from trainingservice.storable_text import WHY, places_of_bad_texts
 
 TRIAL_CONFIG, NNI_MANAGER_IP = "trial_config", "nni_manager_ip"
 #: Metadata key -> the section of NNI's v1 files that it holds. Keys of other sections are made in the same way.
@@ -90,13 +90,9 @@ class MetadataKey:
         experiments is not right; the settings in it are checked by who uses them.
         """
         try:
-            document = json.loads(value) if value.strip() else ([] if self._is_list else {})
-            for place in places_of_bad_texts(document):
-                raise InvalidMetadata(self._text(("", *place)), WHY)
-        except ValueError as error:
-            raise InvalidMetadata(self.name, f"must be JSON ({error})") from None
-        except RecursionError:
-            raise InvalidMetadata(self.name, "must be JSON that is not nested so deeply") from None
+            document = read_json(value) if value.strip() else ([] if self._is_list else {})
+        except JsonRefused as refused:
+            raise InvalidMetadata(self._text(("", *refused.path)), refused.message) from None
         kind = list if self._is_list else dict
         if not isinstance(document, kind):
             raise InvalidMetadata(self.name, f"must be {'a list' if self._is_list else 'an object'} of JSON")

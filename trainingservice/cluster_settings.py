@@ -20,7 +20,7 @@ class SettingsModel(BaseModel):
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True,
-                              validate_default=True)
+                              validate_default=True, hide_input_in_errors=True)
 
     #: Names (snake_case) of fields that may change while the stored secrets beside and below them stay: nothing in them
     #: decides where a secret is sent. After a change of any other field such a secret must be given again.

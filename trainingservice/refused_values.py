@@ -60,6 +60,8 @@ def sentence(error: ErrorDetails, hidden: bool = False) -> str:
     given = "" if hidden else f", not {shown(value)}"
     if kind == "missing":
         return "is required"
+    if kind == "json_invalid":  # its input is the whole text
+        return "must be JSON"
     if not hidden and (placeholder := placeholder_sentence(value)):
         return placeholder
     if kind in ("value_error", "assertion_error"):
@@ -79,8 +81,6 @@ def sentence(error: ErrorDetails, hidden: bool = False) -> str:
             return "must not be empty"
         one, several = ("character", "characters") if is_text else ("entry", "entries")
         return f"must have at {'least' if is_short else 'most'} {count} {one if count == 1 else several}"
-    if kind == "json_invalid":
-        return "must be JSON"
     if kind == "multiple_of":
         return f"must be a multiple of {context.get('multiple_of')}{given}"
     if kind == "finite_number":

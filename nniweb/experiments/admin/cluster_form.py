@@ -4,19 +4,40 @@ import json
 from typing import Any, cast
 
 from django import forms
+from django.forms.fields import InvalidJSONInput
 
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.models import Cluster
 from nniweb.experiments.secrets.sealing import CannotOpen
 from trainingservice.errors import TrainingServiceError
+from trainingservice.limited_json import JsonRefused, read_json
 from trainingservice.platforms import platform_names
 
 
 class SettingsField(forms.JSONField):
-    """JSON that a person can read."""
+    """A JSON object that a person can read; an empty text is {}."""
 
     widget = forms.Textarea(attrs={"rows": 14, "cols": 80, "spellcheck": "false"})
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            document = read_json(value) if value else {}
+        except JsonRefused as refused:
+            raise forms.ValidationError(str(refused)) from None
+        if not isinstance(document, dict):
+            raise forms.ValidationError("must be a JSON object, such as {}.")
+        return document
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """What is refused is shown as it was typed."""
+        try:
+            return read_json(data) if data else None
+        except JsonRefused:
+            return InvalidJSONInput(data)
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(self.bound_data(data, initial) != initial)
 
     def prepare_value(self, value: Any) -> Any:
         return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) \
@@ -38,12 +59,6 @@ class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         if "platform" in self.fields:  # only of a new cluster: another platform is another cluster
             self.fields["platform"] = forms.ChoiceField(choices=[(name, name) for name in platform_names()])
-
-    def clean_settings(self) -> dict[str, Any]:
-        settings = self.cleaned_data["settings"] or {}
-        if not isinstance(settings, dict):
-            raise forms.ValidationError("must be a JSON object, such as {}.")
-        return settings
 
     def clean(self) -> dict[str, Any]:
         data = cast(dict[str, Any], super().clean())

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from nniweb.experiments.config.fields.description import inner_models
+from nniweb.experiments.config.fields.description import describe, holds_secret, inner_models
 from nniweb.experiments.config.fields.walk import model_fields, nearest
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.yaml_positions import Path
 from trainingservice import refused_values
+from trainingservice.limited_json import WHY, places_of_bad_texts
 from trainingservice.refused_values import options_of, placeholder_sentence
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,10 @@ def validate(model: type[Model], document: dict[str, Any], path: Path, findings:
     Types are strict ("2" is no number, 1 is no truth value), read as JSON is: text may become a
     path, a list a tuple. ``path`` is where the document stands; values at ``secrets`` are not shown.
     """
+    if bad := list(places_of_bad_texts(document)):
+        for place in bad:
+            findings.add((*path, *place), WHY)
+        return None
     text = json.dumps(document)
     try:
         try:
@@ -77,10 +82,24 @@ def _tell(model: type[BaseModel], errors: list[ErrorDetails], document: dict[str
             best[place] = error
     for place, error in best.items():
         if not findings.has_error(place):
-            said = sentence(error, hidden=place in secrets)
+            hidden = place in secrets or _may_hold_secret(model, place[len(path):])
+            said = sentence(error, hidden)
             if error["type"] == "missing" and (meaning := _meaning(model, place[len(path):])):
                 said += f": {meaning}"
             findings.add(place, said)
+
+
+def _may_hold_secret(model: type[BaseModel], place: Path) -> bool:
+    """Whether the value at a place of this model is a secret, or has some inside when it is right."""
+    models: list[type[BaseModel]] = [model]
+    is_secret = False
+    for part in place:
+        if isinstance(part, int):
+            continue
+        alternatives = model_fields(models).get(part, [])
+        is_secret = any(holds_secret(field) for field in alternatives)
+        models = [inner for field in alternatives for _, inner in inner_models(field.annotation)]
+    return is_secret or any(described.is_secret for inner in models for described in describe(inner))
 
 
 def _meaning(model: type[BaseModel], place: Path) -> str:

@@ -8,6 +8,7 @@ import pytest
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.clusters.metadata import set_metadata
 from nniweb.experiments.clusters.service_factory import build_service
+from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.models import Cluster
 
 SETTINGS = {"address": "there", "token": "sesame", "doors": [{"host": "a", "password": "pw-a"}]}
@@ -214,3 +215,22 @@ def test_a_cluster_with_experiments_is_not_deleted(browser, cluster, make_experi
     experiment.delete()
     browser.post(address, {"post": "yes"})
     assert not Cluster.objects.filter(pk=cluster.pk).exists()
+
+
+@pytest.mark.parametrize("text", ['{"address": "\\ud800"}', '{"address": "\\u0000"}', '{"\\ud800": 1}'])
+def test_a_text_that_nothing_can_store_is_refused_without_showing_the_kept_secrets(browser, cluster, text) -> None:
+    answer = browser.post(page_of(cluster), form(cluster, settings=text))
+    [said] = errors_of(answer)["settings"]
+    assert "contains a character that no text has" in said
+    assert "sesame" not in answer.content.decode()
+    with pytest.raises(ConfigInvalid) as refused:
+        editing.read_changed_settings(cluster, json.loads(text))
+    assert "sesame" not in str(refused.value)
+    assert token_of(cluster) == "sesame"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"address": ' + "[" * 200 + "]" * 200 + "}", "[]", "null", "0", '""'])
+def test_settings_that_are_no_bearable_json_object_change_nothing(browser, cluster, text) -> None:
+    [said] = errors_of(browser.post(page_of(cluster), form(cluster, settings=text)))["settings"]
+    assert said.startswith("must be ")
+    assert Cluster.objects.get().settings == cluster.settings

@@ -9,11 +9,14 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError
 
 from nniweb.experiments.config.document import ExperimentDocument
+from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.fields.description import inner_models
+from nniweb.experiments.config.findings import Findings
+from nniweb.experiments.config.model_validation import validate
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
 from trainingservice.files import yaml_faults
 from trainingservice.platforms import load_platform, platform_names
-from trainingservice.refused_values import sentence
+from trainingservice.refused_values import refusals, sentence
 
 
 def models() -> Iterator[type[BaseModel]]:
@@ -146,3 +149,23 @@ def test_text_that_is_no_json_is_told_so(errors_of: Callable[..., Any]) -> None:
     with pytest.raises(json.JSONDecodeError) as library:
         json.loads('{"a": 1 "b": @}')
     assert library.value.msg not in error.message
+
+
+def test_no_refusal_shows_a_text_in_which_a_secret_is_or_may_be() -> None:
+    class Inner(BaseModel):
+        password: SecretStr | None = None
+
+    class Outer(BaseModel):
+        inner: list[Inner] = []
+        mode: str = ""
+
+    for document in ({"inner": '[{"password": "sesame"}]'}, {"inner": "{sesame}"}, {"inner": ["sesame"]},
+                     {"mode": "\ud800 sesame"}, {"inner": [{"password": ["sesame"]}]}):
+        findings = Findings({})
+        assert validate(Outer, document, (), findings) is None
+        with pytest.raises(ConfigInvalid) as refused:
+            findings.raise_if_any()
+        assert "sesame" not in str(refused.value)
+    with pytest.raises(ValidationError) as invalid:
+        Outer.model_validate_json('{"mode": sesame}')
+    assert [said for _, said in refusals(invalid.value)] == ["must be JSON"]

@@ -46,7 +46,8 @@ def describe(model: type[BaseModel], prefix: str = "") -> Iterator[FieldDescript
         choices = _choices(field.annotation)
         yield FieldDescription(
             name=key, type=words, kind=_kind(words, choices), is_required=field.is_required(), default=_default(field),
-            choices=choices, description=field.description or "", is_secret=_is_secret(field), is_inner=bool(prefix))
+            choices=choices, description=field.description or "", is_secret=holds_secret(field),
+            is_inner=bool(prefix))
         for suffix, inner in inner_models(field.annotation):
             yield from describe(inner, f"{key}{suffix}.")
 
@@ -64,7 +65,8 @@ def _choices(annotation: Any) -> tuple[str, ...]:
     return tuple(str(part) for part in get_args(literals[0])) if len(literals) == len(found) == 1 else ()
 
 
-def _is_secret(field: FieldInfo) -> bool:
+def holds_secret(field: FieldInfo) -> bool:
+    """Whether the field's value is itself a secret."""
     return any(isinstance(leaf, type) and issubclass(leaf, SecretStr) for leaf in leaf_types(field.annotation))
 
 
@@ -72,7 +74,9 @@ def _default(field: FieldInfo) -> Any:
     if field.is_required():
         return None
     default = field.get_default(call_default_factory=True, validated_data={})
-    return None if default is PydanticUndefined or _is_secret(field) else json.loads(json.dumps(default, default=str))
+    if default is PydanticUndefined or holds_secret(field):
+        return None
+    return json.loads(json.dumps(default, default=str))
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
