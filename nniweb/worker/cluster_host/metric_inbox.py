@@ -12,20 +12,23 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db import DatabaseError, connection
+from django.db import connection
 from django.utils import timezone
 
 from nniweb.database.outage_logs import first_line, takes_nothing
 from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.ingest.heard_metrics import HeardMetric, store_heard
 from nniweb.experiments.sql import database_health
+from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability.log_ids import log_ids
+from nniweb.worker.cluster_host.service_answers import LONGEST_NAME
 from trainingservice.lasting_thread import LastingThread
 from trainingservice.receiver.metric_objects import read_metric_object
 from trainingservice.receiver.report_reading import WrongEntry
 from trainingservice.trial_job import TrialJobMetric
 from trialkeeper import contract
+from trialkeeper.shortage import is_shortage
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +78,7 @@ class MetricInbox:
                 self._start()
 
     def store(self) -> None:
-        """Store what waits now. Raises LeaseLost, and DatabaseError where the database takes nothing; it waits on."""
+        """Store what waits now. Raises LeaseLost, and as ``_store_group``; then it waits on."""
         with self._changed:
             left = len(self._waiting)
         while left > 0:
@@ -102,8 +105,8 @@ class MetricInbox:
             self.store()
         except LeaseLost:
             pass  # the next service tells its own worker what it can
-        except DatabaseError as error:
-            logger.warning("cluster %s: %d metrics that its service emitted are lost; the database's error: %s",
+        except Exception as error:
+            logger.warning("cluster %s: %d metrics that its service emitted are lost; the error: %s",
                            self._name, len(self._waiting), first_line(error))
 
     # --- inside ----------------------------------------------------------------------------
@@ -144,8 +147,8 @@ class MetricInbox:
             give_connection_back()
         except LeaseLost:
             self._closing.wait()  # another worker's service tells the metrics now
-        except DatabaseError as error:
-            logger.warning("cluster %s: metrics that its service emits wait; the database's error: %s", self._name,
+        except Exception as error:
+            logger.warning("cluster %s: metrics that its service emits wait; the error: %s", self._name,
                            first_line(error))
             drop_connection()
             self._closing.wait(PAUSE)
@@ -162,19 +165,27 @@ class MetricInbox:
         return group
 
     def _store_group(self, group: Sequence[HeardMetric]) -> None:
-        """Where the database refuses one of them, that one is found by halving, and left out."""
+        """Where one of them cannot be stored, that one is found by halving, and left out.
+
+        Raises LeaseLost, and what says nothing of the metrics: that the database takes nothing, that memory is short.
+        """
         try:
             with self._lease.transaction():
                 unknown = store_heard(group, self._lease.cluster_pk, timezone.now())
             database_health.note_written()
             self._tell_of_unknown(unknown)
-        except DatabaseError as error:
+        except LeaseLost:
+            raise
+        except Exception as error:
             if takes_nothing(error):
                 database_health.note_refused(error)
                 raise
+            if is_shortage(error):
+                raise
             if len(group) == 1:
-                logger.exception("cluster %s: a metric of job %s cannot be stored and is left out", self._name,
-                                 group[0].job_name)
+                if self._is_first_fault(group[0].job_name):
+                    logger.exception("cluster %s: a metric of job %s cannot be stored and is left out", self._name,
+                                     group[0].job_name)
                 return
             middle = len(group) // 2
             self._store_group(group[:middle])
@@ -190,8 +201,10 @@ class MetricInbox:
 def _read(metric: Any) -> HeardMetric:
     """What a plug-in gave, whatever that is."""
     job_name = getattr(metric, "id", None)
-    if not isinstance(metric, TrialJobMetric) or not isinstance(job_name, str):
-        return HeardMetric(str(job_name)[:60], None,
+    # a name that is changed by this is none of this server's: it is logged as one that the cluster does not have
+    job_name = printable(job_name, LONGEST_NAME) if isinstance(job_name, str) else None
+    if not isinstance(metric, TrialJobMetric) or job_name is None:
+        return HeardMetric(job_name or "", None,
                            f"a listener is given a TrialJobMetric, not a value of the type {type(metric).__name__}")
     try:
         return HeardMetric(job_name, read_metric_object(metric.data, time.time()))

@@ -25,6 +25,7 @@ from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
+from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds.cluster_work import ClusterWork, HandedOver
 from nniweb.worker.rounds.observe_trials import write_down
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS
@@ -163,5 +164,5 @@ def _call(work: ClusterWork, service: TrainingService, attempt: Attempt, form: J
             handed.again_at = work.monotonic() + AGAIN_AFTER
 
     work.host.call(f"parameters of trial {attempt.trial.sequence_id}",
-                   lambda: service.update_trial_job(attempt.job_name, form),
+                   lambda: job_detail(service.update_trial_job(attempt.job_name, form)),
                    lambda detail: write_down(work, detail), failed)

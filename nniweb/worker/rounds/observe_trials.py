@@ -32,6 +32,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import places, select
+from nniweb.worker.cluster_host.service_answers import job_detail, job_details
 from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
 from nniweb.worker.rounds.without_keepers import FINAL_RESULT_SECONDS, end_lost_jobs, has_final, with_final
 from trainingservice.base import TrainingService
@@ -84,7 +85,7 @@ def _look(work: ClusterWork, service: TrainingService, changed: Collection[str])
     full = now >= work.next_full_look
     details: Sequence[TrialJobDetail]
     if full:
-        details = work.host.ask("list_trial_jobs", service.list_trial_jobs, [])
+        details = work.host.ask("list_trial_jobs", lambda: job_details(service.list_trial_jobs()), [])
         listed = {detail.id for detail in details}
         details = [detail for detail in details if detail.id not in work.settled]
     else:
@@ -106,7 +107,7 @@ def _look(work: ClusterWork, service: TrainingService, changed: Collection[str])
 
 def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobDetail | None:
     try:
-        return work.host.ask("get_trial_job", lambda: service.get_trial_job(name), None)
+        return work.host.ask("get_trial_job", lambda: job_detail(service.get_trial_job(name)), None)
     except UnknownTrialJob:
         return None
 

@@ -7,6 +7,7 @@ from nniweb.experiments.lifecycle.reason_columns import document, said_by_platfo
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.observability.log_ids import ExperimentLogger
+from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.observe_trials import write_down
 from nniweb.worker.rounds.work_counts import WorkCounts
@@ -55,7 +56,7 @@ def _ask(work: ClusterWork, service: TrainingService, attempt: Attempt, form: Jo
         _note(work, attempt, error.reason)
 
     work.host.call(f"refresh of trial {attempt.trial.sequence_id}",
-                   lambda: service.update_trial_job(attempt.job_name, form), answered, failed)
+                   lambda: job_detail(service.update_trial_job(attempt.job_name, form)), answered, failed)
 
 
 def _note(work: ClusterWork, attempt: Attempt, problem: str) -> None:

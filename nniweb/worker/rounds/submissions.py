@@ -18,6 +18,7 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import log_ids
+from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.submission_answers import not_submitted, refused
 from trainingservice.base import TrainingService
@@ -114,4 +115,4 @@ def _call_submit(work: ClusterWork, service: TrainingService,
                  form: JobApplicationForm) -> tuple[TrialJobDetail, datetime]:
     """What the platform said, and when."""
     with log_ids(experiment=form.experiment_id, trial=form.trial_job_id):
-        return service.submit_trial_job(form), work.now()
+        return job_detail(service.submit_trial_job(form)), work.now()

@@ -308,3 +308,48 @@ def test_what_waits_when_a_worker_ends_is_stored(make_rig, monkeypatch) -> None:
     service.tell(trial.public_id, 0.5, 0.25)
     assert Metric.objects.count() == 1, "nobody listens any more"
     rig.runner = rig.new_runner("worker-2")
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\x00b", "x" * 10_000])
+def test_a_metric_of_a_job_that_no_server_names_so_costs_no_other(make_rig, caplog, name: str) -> None:
+    rig = make_rig(EmittingService)
+    [trial] = rig.submitted(rig.experiment(trial_concurrency=1), 1)
+    rig.service.tell(trial.public_id, 0.5)
+    rig.service.tell(name, 1.0)
+    rig.service.tell(trial.public_id, 0.25, first=1)
+    rig.until(lambda: Metric.objects.count() == 2)
+    rig.rounds()
+    assert sum("does not belong to this cluster" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_metric_that_cannot_be_stored_for_whatever_reason_costs_no_other(make_rig, monkeypatch) -> None:
+    rig = make_rig(EmittingService)
+    [trial] = rig.submitted(rig.experiment(trial_concurrency=1), 1)
+    store = metric_inbox.store_heard
+
+    def refuse(heard: Any, *more: Any) -> Any:
+        if any(metric.entry["value"] == "3.0" for metric in heard):
+            raise UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates not allowed")
+        return store(heard, *more)
+
+    monkeypatch.setattr(metric_inbox, "store_heard", refuse)
+    rig.service.tell(trial.public_id, *map(float, range(10)))
+    rig.until(lambda: Metric.objects.count() == 9)
+    rig.service.tell(trial.public_id, 11.0, first=11)
+    rig.until(lambda: Metric.objects.count() == 10)
+
+
+def test_texts_and_exit_codes_that_no_database_takes_are_stored_as_far_as_they_can_be(make_rig) -> None:
+    rig = make_rig(EmittingService)
+    failed, other = rig.submitted(rig.experiment(trial_concurrency=2, max_trial_number=2), 2)
+    bad = "a\x00\ud800b"
+    rig.service.say(failed.public_id, TrialJobStatus.RUNNING, url=bad, working_directory=bad, machine=bad * 100,
+                    platform_state={"text": bad}, message=bad)
+    rig.until(lambda: status(failed) == "RUNNING")
+    rig.service.say(failed.public_id, TrialJobStatus.FAILED, message=bad, cause=bad, exit_code=2**80)
+    rig.until(lambda: status(failed) == "FAILED")
+    attempt = Attempt.objects.get(trial=failed)
+    assert (attempt.url, attempt.platform_state, attempt.exit_code) == (
+        "a\u2400\\ud800b", {"text": "a\u2400?b"}, None)
+    rig.service.say(other.public_id, TrialJobStatus.RUNNING)
+    rig.until(lambda: status(other) == "RUNNING")
