@@ -520,6 +520,10 @@ CODES: dict[str, Kind] = {
                   f"{said} {ended}".rstrip())
        for code, meaning in OF_PLATFORMS.items()},
     **{code: Kind(meaning, lambda said: said) for code, meaning in OF_CLUSTERS.items()},
+    "service_defect": Kind(
+        "A method of the platform's code raised something that is no error of a platform, or returned something "
+        "else than it must. method: its name; error: what. The log has the traceback.",
+        lambda method, error: f"The platform's code failed in {method} ({error}). See the log."),
     "slow_call": Kind(
         "Calls to the platform have not returned for a long time. calls: for each its name and its seconds.",
         _slow_call),

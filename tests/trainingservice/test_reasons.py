@@ -141,6 +141,7 @@ EXAMPLES = {
     "cluster_in_use": ({"cluster": "c", "said": "Stop them first."}, "Stop them first."),
     "not_callable": ({"platform": "dlts"}, "Trials on dlts must"),
     "objectives_missing": ({"objectives": ["a", "b"], "missing": ["b"], "reported": False}, "for the objective b, so"),
+    "service_defect": ({"method": "run", "error": "KeyError: 1"}, "code failed in run (KeyError: 1)."),
     "slow_call": ({"calls": [{"what": "start", "seconds": 40}]}, "(start) has not returned for 40 s."),
     **{code: ({"said": "Its words."}, "Its words.") for code in OF_CLUSTERS},
     **{code: ({"said": "Its words.", "platform": "Slurm", "cause": "X", "ended": "It ended.",

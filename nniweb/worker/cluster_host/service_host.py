@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from django.db import close_old_connections, connection
 
+from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import log_ids, with_ids_of_now
 from nniweb.worker.cluster_host.call_threads import CallThreads
 from trainingservice.base import MetricListener, TrainingService
@@ -34,6 +35,11 @@ SLOW_CALL_SECONDS = 60.0
 #: What came of a call, and what a platform says of a job, may wait so long, in seconds, for more of it: what frees
 #: slots and shows results is the keepers' word, which rings for itself.
 NOT_URGENT = 0.1
+#: A call's defect is told for so long, in seconds, where no other call of the method follows: longer than any pause
+#: before the next try.
+CALL_FAULT_SECONDS = 180.0
+#: Characters of what a method raised.
+LONGEST_ERROR = 1000
 #: Pauses before a service that failed is built again, in seconds.
 REBUILD_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
 
@@ -66,8 +72,12 @@ class ServiceHost:
         self._closed = False
         self._changed: set[str] = set()
         self._started_at = 0.0
-        #: What went wrong in questions that should be answered from memory: question -> a sentence.
+        #: What the platform's code does wrong: its method -> a sentence.
         self.faults: dict[str, str] = {}
+        #: Of those of calls: monotonic time until which each is told.
+        self._faults_until: dict[str, float] = {}
+        #: Method -> the defect of it that was logged last.
+        self._logged: dict[str, str] = {}
         #: Why there is no service, a sentence; "" while there is one.
         self.message: str = Reason("service_starting", said="The service of this cluster is being started.")
         #: Whether the reason is one that only a person can mend.
@@ -84,20 +94,21 @@ class ServiceHost:
         return self._service
 
     def look_after(self) -> None:
-        """Build the service if there is none and it is time; note calls that hang."""
+        """Build the service if there is none and it is time."""
+        self._forget_old_faults()
         if self._service is None and not self._building and not self._closed \
                 and self._monotonic() >= self._not_before:
             self._building = True
-            self._submit("start", self._start, self._started, self._start_failed)
+            self._submit("start", "__init__", self._start, self._started, self._start_failed)
 
-    def call(self, what: str, function: Callable[[], T], done: Callable[[T], None],
+    def call(self, what: str, method: str, function: Callable[[], T], done: Callable[[T], None],
              failed: Callable[[TrainingServiceError], None]) -> None:
         """Call into the service on a thread of the host; ``done`` or ``failed`` runs in a later round.
 
-        An error of a kind the interface does not know is a defect of the platform: it is logged
-        with its traceback and handed on as TemporaryError.
+        ``method``: of the service. An error of a kind the interface does not know is a defect of the platform: it is
+        logged, with its traceback the first time, kept in ``faults`` for a while, and handed on as TemporaryError.
         """
-        self._submit(what, function, done, failed, wake_within=NOT_URGENT)
+        self._submit(what, method, function, done, failed, wake_within=NOT_URGENT)
 
     def ask(self, what: str, question: Callable[[], T], otherwise: T) -> T:
         """A question that the service answers from memory, put in the round itself.
@@ -114,12 +125,8 @@ class ServiceHost:
             answer = question()
         except UnknownTrialJob:
             raise
-        except Exception as error:
-            sentence = Reason("platform_defect", said=(
-                f"The platform's code failed in {what} ({type(error).__name__}: {error}). See the log."))
-            if self.faults.get(what) != sentence:
-                logger.exception("cluster %s: the platform's code failed in %s", self._name, what)
-            self.faults[what] = sentence
+        except BaseException as error:  # also sys.exit: what ends a process may not end the rounds
+            self.faults[what] = self._defect(what, error)
             return otherwise
         finally:
             with self._guard:
@@ -170,7 +177,7 @@ class ServiceHost:
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _submit(self, what: str, function: Callable[[], T], done: Callable[[T], None],
+    def _submit(self, what: str, method: str, function: Callable[[], T], done: Callable[[T], None],
                 failed: Callable[[TrainingServiceError], None], wake_within: float = 0.0) -> None:
         function, done, failed = with_ids_of_now(function), with_ids_of_now(done), with_ids_of_now(failed)
         with self._guard:
@@ -185,12 +192,11 @@ class ServiceHost:
                     result = function()
             except TrainingServiceError as error:
                 outcome: Callable[[], None] = lambda error=error: failed(error)  # type: ignore[misc]  # noqa: E731
-            except Exception as error:
-                logger.exception("cluster %s: the platform's code failed in the call %s", self._name, what)
-                fault = TemporaryError(f"The platform's code failed ({type(error).__name__}: {error}). See the log.")
-                outcome = lambda: failed(fault)  # noqa: E731
+            except BaseException as error:  # also sys.exit: whoever waits for the call hears of it
+                defect = self._defect(method, error)
+                outcome = lambda: self._note_defect(method, defect, failed)  # noqa: E731
             else:
-                outcome = lambda: done(result)  # noqa: E731
+                outcome = lambda: self._note_answer(method, result, done)  # noqa: E731
             finally:
                 connection.close()
                 with self._guard:
@@ -211,6 +217,34 @@ class ServiceHost:
         if not taken:
             with self._guard:
                 self._calls.pop(number, None)
+
+    def _defect(self, method: str, error: BaseException) -> Reason:
+        """The reason that tells of it. It is logged with its traceback where it is another than the last one there."""
+        said = printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, LONGEST_ERROR)
+        reason = Reason("service_defect", method=method, error=said)
+        with self._guard:
+            is_known = self._logged.get(method) == said
+            self._logged[method] = said
+        if not is_known:
+            logger.error("cluster %s: the platform's code failed in %s", self._name, method, exc_info=error)
+        return reason
+
+    def _note_defect(self, method: str, defect: Reason, failed: Callable[[TrainingServiceError], None]) -> None:
+        self.faults[method] = defect
+        self._faults_until[method] = self._monotonic() + CALL_FAULT_SECONDS
+        failed(TemporaryError(defect))
+
+    def _note_answer(self, method: str, result: T, done: Callable[[T], None]) -> None:
+        self.faults.pop(method, None)
+        self._faults_until.pop(method, None)
+        done(result)
+
+    def _forget_old_faults(self) -> None:
+        """Those of calls: perhaps nobody calls again."""
+        now = self._monotonic()
+        for method in [method for method, until in self._faults_until.items() if now >= until]:
+            del self._faults_until[method]
+            self.faults.pop(method, None)
 
     def _note_change(self, job_name: str) -> None:
         with self._guard:
@@ -256,10 +290,8 @@ class ServiceHost:
             reason: str = Reason("service_ended", said="The service of this cluster ended unexpectedly.")
         except TrainingServiceError as error:
             reason = error.reason
-        except Exception as error:
-            logger.exception("cluster %s: the service failed", self._name)
-            reason = Reason("platform_defect",
-                            said=f"The platform's code failed ({type(error).__name__}: {error}). See the log.")
+        except BaseException as error:  # also sys.exit: the thread is the service's, and the service is built again
+            reason = self._defect("run", error)
         finally:
             connection.close()
         self._box.put(lambda: self._ended(service, reason))
@@ -290,11 +322,11 @@ class ServiceHost:
     def _clean_up(self, service: TrainingService) -> None:
         try:
             service.remove_trial_job_metric_listener(self._listener)
-        except Exception:
+        except BaseException:
             logger.exception("cluster %s: the service's metrics are still listened to", self._name)
         try:
             service.clean_up()
-        except Exception:
+        except BaseException:
             logger.exception("cluster %s: the service could not be closed", self._name)
 
 

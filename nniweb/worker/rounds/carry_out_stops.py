@@ -75,7 +75,7 @@ def _send_stop(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
             _end_unknown(work, trial, attempt)
         work.stops_sent.discard(attempt.job_name)
 
-    work.host.call(f"cancel of trial {trial.sequence_id}",
+    work.host.call(f"cancel of trial {trial.sequence_id}", "cancel_trial_job",
                    lambda: service.cancel_trial_job(attempt.job_name, early), lambda _: None, failed)
 
 

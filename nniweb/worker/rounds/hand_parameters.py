@@ -163,6 +163,6 @@ def _call(work: ClusterWork, service: TrainingService, attempt: Attempt, form: J
         if isinstance(error, TemporaryError):
             handed.again_at = work.monotonic() + AGAIN_AFTER
 
-    work.host.call(f"parameters of trial {attempt.trial.sequence_id}",
+    work.host.call(f"parameters of trial {attempt.trial.sequence_id}", "update_trial_job",
                    lambda: job_detail(service.update_trial_job(attempt.job_name, form)),
                    lambda detail: write_down(work, detail), failed)

@@ -55,7 +55,7 @@ def _ask(work: ClusterWork, service: TrainingService, attempt: Attempt, form: Jo
                        extra={"trial": attempt.trial.public_id})
         _note(work, attempt, error.reason)
 
-    work.host.call(f"refresh of trial {attempt.trial.sequence_id}",
+    work.host.call(f"refresh of trial {attempt.trial.sequence_id}", "update_trial_job",
                    lambda: job_detail(service.update_trial_job(attempt.job_name, form)), answered, failed)
 
 

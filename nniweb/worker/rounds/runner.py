@@ -16,10 +16,12 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from nniweb.database.outage_logs import takes_nothing
 from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.clusters.service_factory import build_service
+from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Cluster, Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.secrets.sealing import CannotOpen
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.observability import process_figures
@@ -281,8 +283,7 @@ class ClusterRunner:
             return build_service(cluster, on_change, gpu_book=FencedGpuBook(self.lease))
         except (PermanentError, TemporaryError):
             raise
-        except Exception as error:
-            logger.exception("cluster %s: the service cannot be built", self._name)
+        except (ConfigInvalid, CannotOpen) as error:
             raise PermanentError(str(error)) from error
 
     def _resume(self) -> list:  # type: ignore[type-arg]

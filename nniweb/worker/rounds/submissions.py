@@ -106,8 +106,8 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
     except Exception as error:  # options that no longer fit, a lost archive: this trial's fault alone
         refused(work, attempt, f"The trial cannot be submitted: {error}")
         return
-    work.host.call(f"submission of trial {attempt.trial.sequence_id}", lambda: _call_submit(work, service, form),
-                   lambda taken: work.submitted.append((attempt, *taken)),
+    work.host.call(f"submission of trial {attempt.trial.sequence_id}", "submit_trial_job",
+                   lambda: _call_submit(work, service, form), lambda taken: work.submitted.append((attempt, *taken)),
                    lambda error: not_submitted(work, attempt, error))
 
 

@@ -43,7 +43,7 @@ def remark_on_unheard_keepers(work: ClusterWork) -> None:
 
 def _look_into(work: ClusterWork, service: TrainingService, attempt: Attempt) -> None:
     work.looked_into.add(attempt.pk)
-    work.host.call(f"last lines of trial {attempt.trial.sequence_id}",
+    work.host.call(f"last lines of trial {attempt.trial.sequence_id}", "last_lines",
                    lambda: service.last_lines(attempt.job_name),
                    lambda said: _remark(work, attempt, said), lambda _: _remark(work, attempt, ""))
 

@@ -259,7 +259,7 @@ def test_a_submission_for_which_there_is_no_thread_is_told_as_one_to_be_made_lat
         host: Host, no_threads: NoThreads) -> None:
     failures: list[Exception] = []
     no_threads.for_names = ("calls-one",)
-    host.host.call("submission of trial 1", lambda: 1, lambda _: None, failures.append)
+    host.host.call("submission of trial 1", "submit_trial_job", lambda: 1, lambda _: None, failures.append)
     host.round()
     assert isinstance(failures[0], TemporaryError)
     assert "no thread to spare" in str(failures[0])

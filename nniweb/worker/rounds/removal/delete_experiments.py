@@ -49,7 +49,7 @@ def delete_some(work: ClusterWork) -> None:
         _failed(work, experiment, str(error))
 
     work.cleaning.add(experiment.pk)
-    work.host.call(f"clean-up of experiment {experiment.public_id}",
+    work.host.call(f"clean-up of experiment {experiment.public_id}", "clean_up_experiment",
                    lambda: service.clean_up_experiment(experiment.public_id), cleaned, failed)
 
 

@@ -70,7 +70,7 @@ def remove_some(work: ClusterWork) -> None:
         _failed(work, experiment, error)
 
     work.removing_jobs = experiment.pk
-    work.host.call(f"removal of the ended jobs of experiment {experiment.public_id}",
+    work.host.call(f"removal of the ended jobs of experiment {experiment.public_id}", "remove_ended_jobs",
                    lambda: service.remove_ended_jobs(names, keep_unsaved=is_saved_only), removed, failed)
 
 

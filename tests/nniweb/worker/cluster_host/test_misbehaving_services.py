@@ -1,12 +1,15 @@
 """A platform that goes wrong marks its cluster; it never stops the worker and never harms another cluster."""
 
+import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 from django.db import connection
 
 from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
+from nniweb.experiments.queries import explanation
 from nniweb.worker.cluster_host import service_host
 from nniweb.worker.rounds import runner
 from tests.nniweb.worker.conftest import report
@@ -208,3 +211,28 @@ def test_another_worker_takes_over_what_the_first_left(make_rig) -> None:
     report(first, 0.5)
     rig.until(lambda: Trial.objects.count() == 3)
     assert Trial.objects.latest("sequence_id").ask_number == 2
+
+
+@pytest.mark.parametrize(("method", "defect", "said"), [
+    ("submit_trial_job", lambda *_: None, "it returned None instead of a TrialJobDetail"),
+    ("submit_trial_job", lambda *_: sys.exit(3), "SystemExit: 3"),
+    ("run", lambda *_: sys.exit(3), "SystemExit: 3"),
+    ("__init__", lambda *_: sys.exit(3), "SystemExit: 3"),
+    ("list_trial_jobs", lambda *_: sys.exit(3), "SystemExit: 3"),
+    ("list_trial_jobs", lambda *_: [None, 3, "x"], "it returned None instead of a TrialJobDetail"),
+    ("list_trial_jobs", lambda *_: 3, "it returned a value of the type int instead of a list")])
+def test_a_methods_defect_is_said_on_the_cluster_and_the_experiment_with_one_traceback(
+        make_rig, monkeypatch, caplog, method: str, defect: Callable[..., object], said: str) -> None:
+    monkeypatch.setattr(service_host, "REBUILD_PAUSES", (1.0, 2.0, 5.0))
+    rig = make_rig(type("Defective", (misbehaving.DocileTrainingService,), {method: defect}))
+    experiment = rig.experiment(trial_concurrency=1)
+    words = f"The platform's code failed in {method} ("
+    rig.until(lambda: rig.skip(3) or words in Cluster.objects.get(pk=rig.cluster.pk).message)
+    cluster = Cluster.objects.get(pk=rig.cluster.pk)
+    assert cluster.health in ("away", "bad")
+    assert (cluster.reason, said in cluster.message) == ("service_defect", True)
+    assert said in explanation._of_cluster(Experiment.objects.get(pk=experiment.pk)), "its experiments say it, too"
+    for _ in range(4):
+        rig.skip(35)
+        rig.rounds()
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
