@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainingservice.limited_yaml import path_text
-
 #: Lists and objects within each other. More is no settings and would exhaust the interpreter's stack.
 DEEPEST_NESTING = 100
 _IN_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -21,7 +19,8 @@ class JsonRefused(ValueError):
 
     def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
         self.message, self.path = message, path
-        super().__init__(f"{path_text(path)}: {message}" if path else message)
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+        super().__init__(f"{place}: {message}" if place else message)
 
 
 def read_json(text: str) -> Any:

@@ -7,6 +7,7 @@ ones. Their classes are imported in the tuner process only; here a name becomes 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,8 @@ Kind = Literal["tuner", "assessor", "advisor"]
 _KINDS: tuple[Kind, ...] = ("tuner", "assessor", "advisor")
 _FILE = "registered_algorithms.yml"
 _LONGEST_NAME = 100
+#: What a new one may be named: it stands in files, addresses and commands.
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,9 @@ def read_meta_file(path: Path) -> list[RegisteredAlgorithm]:
     found = [_entry(written.get("algoType") if isinstance(written, dict) else None, written, path)
              for written in entries]
     for one in found:
+        if not _PLAIN_NAME.fullmatch(one.name):
+            raise _wrong(f"{path}: builtinName must begin with a letter and have letters, digits, and the characters "
+                         "_ - . only")
         if is_built_in(one.name):
             raise _wrong(f"{path}: builtinName must be another one, because {one.name} is a built-in algorithm")
     return found

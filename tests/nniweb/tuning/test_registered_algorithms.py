@@ -157,6 +157,8 @@ def test_who_is_no_administrator_may_use_it(algo: Callable[..., str], tmp_path: 
     ("algoType: advice\nbuiltinName: a\nclassName: b.C", "algoType must be tuner, assessor or advisor"),
     ("algoType: tuner\nbuiltinName: a\nclassName: C", "className and classArgsValidator of a must be a module and a"),
     ("algoType: tuner\nclassName: b.C", "builtinName must be a name of at most 100 characters"),
+    ("algoType: tuner\nbuiltinName: ../x\nclassName: demo_of_nniweb.DemoTuner", "builtinName must begin with a letter"),
+    ("algoType: tuner\nbuiltinName: a b\nclassName: demo_of_nniweb.DemoTuner", "builtinName must begin with a letter"),
     ("algoType: tuner\nbuiltinName: a\nclassName: nowhere.C", "there is no module nowhere in the server's Python"),
     ("algoType: assessor\nbuiltinName: a\nclassName: demo_of_nniweb.DemoTuner", "is not an assessor"),
     ("algoType: tuner\nbuiltinName: a\nclassName: demo_of_nniweb.DemoTuner\nclassArgsValidator: demo_of_nniweb.No",
