@@ -4,11 +4,27 @@ log of what they do.
 
 from typing import Any
 
+from django.contrib.admin.widgets import AutocompleteSelect
+from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from nniweb.admin_site import is_administrator
 from nniweb.experiments.access import audit
+
+
+class KnownRowSelect(AutocompleteSelect):
+    """As Django's; a text that is no key of a row is refused by the field, and not looked for to be shown again."""
+
+    def optgroups(self, name: str, value: Any, attrs: Any = None) -> Any:
+        return super().optgroups(name, [each for each in value if not each or self._may_be_key(each)], attrs)
+
+    def _may_be_key(self, text: Any) -> bool:
+        try:
+            self.field.remote_field.model._meta.pk.to_python(text)
+        except ValidationError:
+            return False
+        return True
 
 
 class ForAdministrators:
@@ -31,6 +47,11 @@ class ForAdministrators:
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return is_administrator(request)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name in self.get_autocomplete_fields(request):  # type: ignore[attr-defined]  # of the ModelAdmin
+            kwargs.setdefault("widget", KnownRowSelect(db_field, self.admin_site))  # type: ignore[attr-defined]
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)  # type: ignore[misc]
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         audit.record("admin.add", obj)

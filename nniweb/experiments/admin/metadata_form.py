@@ -95,6 +95,10 @@ class MetadataForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class MetadataFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.absolute_max = self.max_num  # a row for each key; whatever else a request asks for is not made
+
     def get_form_kwargs(self, index: int | None) -> dict[str, Any]:
         cluster = self.instance if self.instance.pk is not None else None
         return {**super().get_form_kwargs(index), "cluster": cluster}

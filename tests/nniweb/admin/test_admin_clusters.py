@@ -234,3 +234,17 @@ def test_settings_that_are_no_bearable_json_object_change_nothing(browser, clust
     [said] = errors_of(browser.post(page_of(cluster), form(cluster, settings=text)))["settings"]
     assert said.startswith("must be ")
     assert Cluster.objects.get().settings == cluster.settings
+
+
+@pytest.mark.parametrize("field", ["group", "owner"])
+def test_a_text_that_is_no_row_is_refused_at_its_field(browser, cluster, field) -> None:
+    assert "valid choice" in " ".join(errors_of(browser.post(page_of(cluster), form(cluster, **{field: "abc"})))[field])
+
+
+def test_more_rows_than_keys_are_refused_and_not_made(browser, cluster) -> None:
+    answer = browser.post(page_of(cluster), form(cluster) | {"metadata-TOTAL_FORMS": 1_000_000_000,
+                                                             "metadata-INITIAL_FORMS": 0})
+    assert answer.status_code == 200
+    formset = answer.context["inline_admin_formsets"][0].formset
+    assert "at most 5 forms" in str(formset.non_form_errors())
+    assert len(formset.forms) == 5
