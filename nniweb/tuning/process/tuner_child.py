@@ -10,6 +10,8 @@ import queue
 import signal
 import subprocess
 import threading
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ from typing import IO, Any
 import nniweb
 from nniweb.tuning.process import process_log
 from nniweb.tuning.process.reply_size import MOST_REPLY
+from trialkeeper import machine
+from trialkeeper.child_process import LOOK_INTERVAL, TreeEnding
+from trialkeeper.process_tree import MARK_VARIABLE, ProcessTree
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +140,7 @@ class TunerChild:
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         # A session of its own: Ctrl-C on the server goes to the server, which ends this process when it is done.
+        mark = f"tuner-{uuid.uuid4().hex}"
         self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
@@ -142,8 +148,11 @@ class TunerChild:
             stderr=subprocess.PIPE,
             start_new_session=True,
             cwd=surroundings.folder if surroundings is not None else None,
-            env={**tuner_environment(), **(surroundings.environment if surroundings is not None else {})},
+            env={**tuner_environment(), **(surroundings.environment if surroundings is not None else {}),
+                 MARK_VARIABLE: mark},
         )
+        self._tree = ProcessTree(mark, self._process.pid, machine.process_start_time(self._process.pid),
+                                 own_children=False, reaps_orphans=False)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -152,6 +161,7 @@ class TunerChild:
             self._stderr_thread = self._start(self._read_log, self._process.stderr)
             self._start(self._write, self._process.stdin)
             self._start(self._read, self._process.stdout)
+            self._start(self._end_what_is_left, self._process.stdout)
         except (RuntimeError, MemoryError) as error:
             self._outbox.put(None)
             self._kill()
@@ -322,6 +332,18 @@ class TunerChild:
                 self._last_lines.extend(process_log.shortened(line, _LONGEST_LAST_LINE)
                                         for line in said.text.splitlines()[-_LAST_LINES:])
                 logger.log(said.level, "tuner process: %s", said.text, extra=self._said_of(said.experiment))
+
+    def _end_what_is_left(self, _: IO[bytes]) -> None:
+        """Thread: when the process has ended, what it has started ends too, whatever session it is in. Such a process
+        may hold the pipes, so their end says nothing.
+        """
+        self._process.wait()
+        ending = TreeEnding(self._tree, 0.0, time.monotonic)
+        while not ending.step():
+            time.sleep(LOOK_INTERVAL)
+        if ending.left_behind:
+            logger.warning("%d processes that a tuner has started cannot be ended", ending.left_behind,
+                           extra=self._said_of())
 
     def _report_end(self) -> None:
         try:
