@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 
 from nniweb.experiments.lifecycle.tuner_events import number_of_ends
-from nniweb.experiments.models import Experiment, ExperimentEvent
+from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
@@ -79,14 +79,32 @@ def note_exit(work: ClusterWork, experiment_pk: int, how: TunerExit) -> None:
         _settle(work, experiment, said)
 
 
+def note_failure(work: ClusterWork, experiment: Experiment, untaken: int | None) -> None:
+    """A custom tuner or assessor has ended its experiment: it is told nothing more, and its history says what it does
+    not receive. ``untaken``: how many results it was told and had not taken; None: nobody knows which of all. Inside
+    the caller's transaction.
+    """
+    if not (experiment.has_own_tuner or experiment.has_own_assessor):
+        return
+    lost = f"up to {number_of_ends(experiment)}" if untaken is None else untaken
+    later = Trial.objects.unfinished().filter(experiment=experiment).count()
+    _note(work, experiment, "The tuner and the assessor are told nothing more, and _on_exit was not called. Results "
+                            f"that did not arrive: {lost}. Trials that had not ended: {later}.")
+
+
 def _settle(work: ClusterWork, experiment: Experiment, said: str) -> None:
     """Whatever has come of it, the tuner is told no more. ``said``: what people should know, a sentence or two."""
     with work.lease.transaction():
         if not _marked(experiment).update(tuner_exit_tries=None) or not said:
             return
-        next_revision(experiment.pk, needs_round=False)
-        ExperimentEvent.objects.create(experiment=experiment, at=work.now(), kind="tuner", message=printable(said))
+        _note(work, experiment, said)
     logger.warning("%s", said)
+
+
+def _note(work: ClusterWork, experiment: Experiment, said: str) -> None:
+    """An event of the experiment's history. Inside the caller's transaction."""
+    next_revision(experiment.pk, needs_round=False)
+    ExperimentEvent.objects.create(experiment=experiment, at=work.now(), kind="tuner", message=printable(said))
 
 
 def _marked(experiment: Experiment) -> models.QuerySet[Experiment]:

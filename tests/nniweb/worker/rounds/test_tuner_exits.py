@@ -92,6 +92,8 @@ def test_a_tuner_that_failed_is_not_told_of_the_end(make_rig, tuner, tmp_path: P
     report(rig.submitted(experiment, 1)[0], 1.0)
     rig.until(lambda: status(experiment) == "ERROR")
     assert tries(experiment) is None
+    assert said(experiment) == ["The tuner and the assessor are told nothing more, and _on_exit was not called. "
+                                "Results that did not arrive: 1. Trials that had not ended: 0."]
 
 
 def test_a_tuner_whose_server_was_killed_receives_everything_once_more(make_rig, tuner, tmp_path: Path) -> None:
