@@ -165,6 +165,12 @@ def test_an_interpreter_that_hangs_or_writes_for_ever_is_given_up(bench, service
     assert (detail.status, detail.interpreter) == (TrialJobStatus.SUCCEEDED, None)
 
 
+@pytest.mark.parametrize("command", ["python3 train.py", "./train.sh"])
+def test_an_environment_that_is_not_there_is_said_of_any_command(bench, service, command):
+    (_, _, message), = check(service, command, None, LocalTrialOptions.model_validate({"venv": "/absent"}))
+    assert "venv names /absent" in message
+
+
 def test_an_environment_whose_base_was_removed_is_said_although_another_python_follows_on_the_path(bench, service):
     code = bench.code({"train.py": "import absent_one\n", "bin/python3": "#!/absent/python3\n"})
     (code.folder / "bin" / "python3").chmod(0o755)
