@@ -159,6 +159,13 @@ def test_each_code_makes_one_sentence_of_arguments_that_json_has(code: str) -> N
     assert len(code) <= 32  # the column's width
 
 
+@pytest.mark.parametrize("reason", [
+    Reason("given_up", count=1, most=1, said=["No module named 'x'"], codes=[]),
+    Reason("equal_failures", count=5, said="No module named 'x'")])
+def test_what_a_trial_printed_has_a_full_stop_before_the_next_sentence(reason: Reason) -> None:
+    assert "No module named 'x'. Fix the cause" in reason
+
+
 def test_every_code_is_given_somewhere_and_has_an_example() -> None:
     given = {node.value for package in ("nniweb", "trainingservice") for path in (ROOT / package).rglob("*.py")
              if path != ROOT / "trainingservice" / "reasons.py" and "migrations" not in path.parts

@@ -74,9 +74,9 @@ class TunerSessions:
                  note_choice: Callable[[Experiment, dict[str, Any]], None] = lambda experiment, chosen: None) -> None:
         """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on, with
         the reason and the number of results that it was told and has not taken (None: nobody knows which of all);
-        ``stop`` with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for; ``exited``
-        when the process of an experiment (primary key) that is over has ended; ``note_choice`` when a tuner that
-        chooses among others has chosen another one (``Tuner.chosen``).
+        ``stop`` with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for;
+        ``exited`` when the process of an experiment (primary key) that is over has ended; ``note_choice`` when a tuner
+        that chooses among others has chosen another one (``Tuner.chosen``).
         """
         self._client = client
         self._wake = wake

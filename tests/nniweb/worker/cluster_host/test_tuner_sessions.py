@@ -51,8 +51,8 @@ def failed() -> list[Any]:
 
 @pytest.fixture
 def desk(client: HandedOutFutures, woken: list[bool], failed: list[Any]) -> TunerSessions:
-    return TunerSessions(client, lambda: woken.append(True), lambda _, reason, *__: failed.append(reason), lambda *_: None,
-                         lambda experiment, step, work: work(), lambda *_: None)  # type: ignore[arg-type]
+    return TunerSessions(client, lambda: woken.append(True), lambda _, reason, *__: failed.append(reason),
+                         lambda *_: None, lambda experiment, step, work: work(), lambda *_: None)  # type: ignore[arg-type]
 
 
 def asked(desk: TunerSessions, experiment: Experiment) -> list[Any]:

@@ -169,7 +169,8 @@ def test_what_the_tuner_raises_when_it_is_told_again_is_among_the_experiments_ev
     rig = make_rig()
     experiment = left_behind(rig, tuner("Failing"))
     rig.until(lambda: tries(experiment) is None)
-    assert said(experiment)[1:] == ["When the experiment was over, its tuner or assessor failed: ValueError: not this one"]
+    assert said(experiment)[1:] == [
+        "When the experiment was over, its tuner or assessor failed: ValueError: not this one"]
     assert status(experiment) == "DONE"
 
 
