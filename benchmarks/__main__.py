@@ -50,6 +50,7 @@ PROGRAMS = {
     "tuner_suggestions": Program(10, ("--trials", "1000")),
     "search_quality": Program(120, ("--seeds", "1", "--at-once", "8", "--objectives", "sphere", "nested",
                                    "--searchers", "TPE", "Anneal", "Random", "Optuna TPE")),
+    "start_from": Program(60, ("--seeds", "1", "--tuners", "TPE", "--at-once", "1", "--functions", "sphere", "nested")),
     "replicates": Program(30, ("--seeds", "2", "--tuners", "Random", "--at-once", "1")),
     "live_latency": Program(10, ("20",)),
     "long_histories": Program(30, ("--trials", "2000", "--rounds", "1")),

@@ -748,6 +748,19 @@ CODES: dict[str, Kind] = {
     "outcome_broken": Kind(
         "The trial's result breaks constraints on outcomes, or lacks a metric of one. constraints: of each its text, "
         "the values of the metrics in it and the missing ones; before: what the trial said before.", _outcome_broken),
+    "earlier_not_compared": Kind(
+        "The experiment started from results of an earlier one, and has too few results of its own to compare them "
+        "with.", lambda compared: "There are too few results yet to compare them with those of this experiment."),
+    "earlier_agrees": Kind(
+        "Results of an earlier experiment agree with those of this one, and lead a part of its proposals. compared: "
+        "results of this one; correlation: Kendall's rank correlation.",
+        lambda compared, correlation: (f"They agree with the {compared} results of this experiment (rank correlation "
+                                       f"{correlation:.2f}) and lead a part of its proposals.")),
+    "earlier_disagrees": Kind(
+        "Results of an earlier experiment do not agree with those of this one, and are not used now. compared: "
+        "results of this one; correlation: Kendall's rank correlation.",
+        lambda compared, correlation: (f"They do not agree with the {compared} results of this experiment (rank "
+                                       f"correlation {correlation:.2f}), so they are not used now.")),
     "tuner_exhausted": Kind(
         "The tuner has no further parameters to try. constraints: those that parameters must satisfy, where there are "
         "any.", lambda constraints=(): "The tuner has no further parameters to try" + (

@@ -34,11 +34,11 @@ _NNI_PROGRAM = Path(__file__).with_name("nni_tuners.py")
 
 
 class Ours:
-    """A tuner as the tuner process hosts it."""
+    """A tuner as the tuner process hosts it. ``more``: further parts of what that is given."""
 
-    def __init__(self, name: str, class_args: Mapping[str, Any], objective: Objective, seed: int) -> None:
+    def __init__(self, name: str, class_args: Mapping[str, Any], objective: Objective, seed: int, **more: Any) -> None:
         self._tuning = ExperimentTuning({"search_space": objective.space, "optimize_mode": "minimize", "seed": seed,
-                                         "tuner": {"name": name, "class_args": dict(class_args)}})
+                                         "tuner": {"name": name, "class_args": dict(class_args)}, **more})
 
     def ask(self, number: int) -> Parameters | None:
         proposed = self._tuning.ask(number, 1)

@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from django.conf import settings
 from django.db.models import QuerySet
 
-from nniweb.experiments.config.fields.editing import document_text
+from nniweb.experiments.config import ConfigInvalid
+from nniweb.experiments.config.fields.editing import document_text, write_fields
 from nniweb.experiments.launch.cloning import clone_of
 from nniweb.experiments.models import Cluster, Experiment, User
 
@@ -72,6 +73,15 @@ def of_clone(experiment: Experiment, user: User) -> LaunchTemplate:
     git = {f"git_{key}": value for key, value in clone.git.document().items()} if clone.git else {}
     return LaunchTemplate(experiment.public_id, experiment.name, clone.config, clone.base_directory, clone.code_of, git,
                           tuple(clone.notes))
+
+
+def started_from(start: LaunchTemplate, experiment: Experiment) -> LaunchTemplate:
+    """The same with the results of ``experiment`` to start from."""
+    try:
+        return replace(start, text=write_fields(start.text, {"startFrom": [experiment.public_id]}))
+    except ConfigInvalid:  # in NNI's v1 form, which has no such field
+        return replace(start, notes=(*start.notes, "The config is in NNI's v1 form, which cannot start from earlier "
+                                     f"results. In the v2 form, add startFrom: [{experiment.public_id}]."))
 
 
 def field_start(clusters: QuerySet[Cluster]) -> str:

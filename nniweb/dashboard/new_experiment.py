@@ -11,7 +11,7 @@ from nniweb.api.clusters.platforms import section_fields
 from nniweb.api.experiments.launch_code import CODE_FIELDS
 from nniweb.api.experiments.launch_request import checked_form, from_form
 from nniweb.dashboard.algorithm_choices import choices
-from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone
+from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone, started_from
 from nniweb.documents.launch_check import check_document
 from nniweb.experiments.access.visibility import visible_clusters, visible_experiments
 from nniweb.experiments.config import ConfigError, ConfigInvalid
@@ -55,7 +55,8 @@ class NewExperiment(View):
             found = visible_experiments(user).select_related("cluster", "code").filter(public_id=public_id).first()
             if found is None or not user.may_change:
                 raise Http404
-            return "clone", of_clone(found, user)
+            start = of_clone(found, user)
+            return "clone", started_from(start, found) if request.GET.get("start_from") == public_id else start
         way = request.GET.get("way", "template")
         if way not in WAYS:
             raise Http404

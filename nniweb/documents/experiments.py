@@ -11,6 +11,7 @@ from rest_framework import serializers
 from nniweb.documents.own_group import OwnGroupField
 from nniweb.documents.reasons import reason_document
 from nniweb.documents.retention_fields import DaysKeptSerializer, JobsField, RetentionField, RetentionSerializer
+from nniweb.documents.started_from import StartedFromSerializer, started_from
 from nniweb.documents.tuner_choice import TunerChoiceSerializer, choice_document
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
@@ -191,6 +192,7 @@ class ExperimentSerializer(ExperimentSummarySerializer):
         "Opened with the command `nni-port` on the server's machine; null without one."))
     config = serializers.DictField(help_text=(
         "The resolved config, in NNI's v2 form, with what was changed since the launch."))
+    started_from = StartedFromSerializer(many=True, help_text="Earlier experiments that startFrom names.")
     config_text = serializers.CharField(help_text="The original text of the config, without secrets.")
 
     def to_representation(self, experiment: Experiment) -> dict[str, Any]:
@@ -207,7 +209,8 @@ class ExperimentSerializer(ExperimentSummarySerializer):
             "code_removed_at": time_text(experiment.code_removed_at),
             "checkpoints_removed_at": time_text(experiment.checkpoints_removed_at),
             "jobs_removed_at": time_text(experiment.jobs_removed_at), "nni_port": _nni_port(experiment),
-            "config": current_config(experiment), "config_text": experiment.config_text}
+            "config": current_config(experiment), "started_from": started_from(experiment),
+            "config_text": experiment.config_text}
 
 
 def _nni_port(experiment: Experiment) -> dict[str, Any] | None:

@@ -50,4 +50,4 @@ def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, An
         "parameters": list(settings.search_space), "search_space": settings.search_space,
         "code_folder": None if folder is None else str(folder),
         "code_size": checked.code_size, "code_from": checked.code_from,
-        "findings": checked.findings, "notes": parsed.notes}).data)
+        "findings": checked.findings, "notes": [*parsed.notes, *checked.notes]}).data)

@@ -229,6 +229,23 @@ def check_replicates(algorithm: Algorithm) -> list[Problem]:
                             "Use TPE, GP or another tuner, or remove replicates")]
 
 
+def start_points_problem(algorithm: Algorithm) -> str:
+    """What keeps points that a person gives from being its first proposals, "" where nothing does."""
+    if algorithm.takes_replicates:
+        return ""
+    return (f"cannot be used with {algorithm.name}: it chooses by itself how long each trial runs and which ones go "
+            "on, so a point alone is no proposal of it. Use TPE, GP or another tuner, or remove the points")
+
+
+def start_from_problem(algorithm: Algorithm) -> str:
+    """What keeps results of earlier experiments from leading it, "" where nothing does."""
+    if why_not := start_points_problem(algorithm):
+        return why_not.replace("remove the points", "remove them").replace("a point alone", "a result alone")
+    if algorithm.default_optimize_mode is None or not algorithm.takes_results:
+        return f"cannot be used with {algorithm.name}, which does not learn from results. Use TPE, GP or another tuner"
+    return ""
+
+
 def build_assessor(name: str, class_args: Mapping[str, Any] | None, optimize_mode: str) -> "Assessor":
     """Load and make an assessor; its own ``optimize_mode``, where given, goes before the experiment's.
 

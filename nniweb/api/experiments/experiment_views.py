@@ -35,7 +35,7 @@ from nniweb.documents.tags import with_tag
 from nniweb.experiments.access.visibility import may_hand_over, people_to_hand_to, visible_experiments
 from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.actions.imported_results import import_results
-from nniweb.experiments.config.search_space_text import read_search_space_text
+from nniweb.experiments.config.search_space.search_space_text import read_search_space_text
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.http.error_form import ErrorsSerializer

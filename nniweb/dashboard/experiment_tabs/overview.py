@@ -1,5 +1,7 @@
 """The first tab: how the search goes, at a glance."""
 
+from typing import Any
+
 from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -7,8 +9,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
+from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.words import digits_apart
 from nniweb.documents.trials import TrialSerializer, with_details
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.proposal import ProposalState
@@ -32,10 +36,20 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     progress = context["experiment"]["progress"]
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     return render(request, "dashboard/experiment/overview.html", {
-        **context, "failures": failures_of(found, SHOWN_FAILURES),
+        **context, "started_from": _with_names(request, context["experiment"]["started_from"]),
+        "failures": failures_of(found, SHOWN_FAILURES),
         "counts": counts_by_status(progress["trials"]), "top": top,
         "result_digits": digits_apart(trial["final_number"] for trial in top), "events": events,
         "number_names": {column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered}})
+
+
+def _with_names(request: HttpRequest, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The earlier experiments with their names, where this person may see them."""
+    if not earlier:
+        return []
+    names = dict(visible_experiments(the_visitor(request)).filter(
+        public_id__in=[one["id"] for one in earlier]).values_list("public_id", "name"))
+    return [{**one, "name": names.get(one["id"])} for one in earlier]
 
 
 def best_trials(experiment: Experiment) -> QuerySet[Trial]:

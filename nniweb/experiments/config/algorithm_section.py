@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nniweb.experiments.config.annotated_space import FIELD, Places, at_annotation
 from nniweb.experiments.config.document import AlgorithmDocument, ExperimentDocument, TunerDocument
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
+from nniweb.experiments.config.search_space.annotated_space import FIELD, Places, at_annotation
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.tuning import algorithms
 from nniweb.tuning.custom_algorithms.parameter_requests import gives_one_set_only, one_set_only

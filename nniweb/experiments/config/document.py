@@ -19,6 +19,8 @@ from trialkeeper.kept_files import OUTPUT
 #: NNI's own upper bound for counts.
 MOST = 99_999
 LARGEST_COUNT = 2**31 - 1
+MOST_START_POINTS = 200
+MOST_START_FROM = 5
 
 VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable: letters, digits and _, not "
                                        "beginning with a digit")]
@@ -239,6 +241,14 @@ class ExperimentDocument(SettingsModel):
         [], max_length=MOST_CONSTRAINTS, description="Conditions on the metrics that a trial reports as its final "
                                                      "result, such as latency <= 20. Results that satisfy all of them "
                                                      "go before all others. See docs/objectives.md. (Not in NNI.)")
+    start_points: list[dict[str, Any]] = Field(
+        [], max_length=MOST_START_POINTS, description="Parameter sets that are tried first, in this order, before the "
+                                                      "tuner's own proposals. See docs/start-from-earlier.md. (Not in "
+                                                      "NNI.)")
+    start_from: list[Annotated[str, Field(min_length=1, max_length=12)]] = Field(
+        [], max_length=MOST_START_FROM, description="Ids of earlier experiments. Copies of their results lead the "
+                                                    "search as long as they agree with its own results. See "
+                                                    "docs/start-from-earlier.md. (Not in NNI.)")
     seed: int | None = Field(
         None, ge=0, lt=2**32, description="Seed of the tuner's random numbers, so that its choices are repeatable. "
                                           "(Not in NNI.)")

@@ -28,7 +28,8 @@ from nniweb.experiments.config.platform_section import (
     read_trial_options,
 )
 from nniweb.experiments.config.redaction import redacted_text
-from nniweb.experiments.config.search_space_section import check_constraints_of, read_search_space
+from nniweb.experiments.config.search_space.search_space_section import check_constraints_of, read_search_space
+from nniweb.experiments.config.search_space.start_section import check_start
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
@@ -67,7 +68,9 @@ class ParsedConfig:
 
     def error_at(self, field: str, message: str) -> ConfigError:
         """What a later check found wrong with a field of the v2 form, at its place and in the file's own spelling."""
-        return self._findings.error_at(tuple(field.split(".")) if field else (), message)
+        return self._findings.error_at(
+            tuple(int(part) if part.isascii() and part.isdigit() else part for part in field.split(".")) if field
+            else (), message)
 
 
 def parse_experiment_config(source: str | Mapping[str, Any], base_directory: Path | None = None, *,
@@ -176,6 +179,7 @@ class _Reading:
                                      needs_tuner=self.version == "v1")
         check_constraints_of(document, search_space, algorithms.tuner if algorithms is not None else None,
                              self.findings)
+        check_start(document, search_space, algorithms.tuner if algorithms is not None else None, self.findings)
         self._small_print(document)
         self.findings.raise_if_any()
         assert algorithms is not None  # its absence is an error
@@ -210,6 +214,8 @@ class _Reading:
             objectives=tuple(one.model_dump() for one in document.objectives),
             constraints=tuple(document.constraints),
             outcome_constraints=tuple(document.outcome_constraints),
+            start_points=tuple(document.start_points),
+            start_from=tuple(dict.fromkeys(document.start_from)),
             seed=algorithms.seed,
             training_service=platform_section,
             cluster=document.cluster,

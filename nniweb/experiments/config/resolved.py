@@ -44,6 +44,8 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
                        for one in settings.objectives] or None,
         "constraints": list(settings.constraints) or None,
         "outcomeConstraints": list(settings.outcome_constraints) or None,
+        "startPoints": [dict(one) for one in settings.start_points] or None,
+        "startFrom": list(settings.start_from) or None,
         "seed": settings.seed,
         "sharedStorage": None if settings.shared_storage is None else without_secrets(settings.shared_storage),
         "cluster": settings.cluster,

@@ -83,6 +83,10 @@ class ExperimentSettings(BaseModel):
     #: Expressions over parameters, and over metrics of final results.
     constraints: tuple[str, ...] = ()
     outcome_constraints: tuple[str, ...] = ()
+    #: Parameter sets that are tried first.
+    start_points: tuple[dict[str, Any], ...] = ()
+    #: Public ids of earlier experiments.
+    start_from: tuple[str, ...] = ()
     seed: int | None = None
     training_service: PlatformSection | None = None
     cluster: str | None = None

@@ -1,7 +1,7 @@
 """Checks and launches experiments: one way for page, REST and command line."""
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
+from nniweb.experiments.earlier.start_from import Taken, keep, take_results
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.launch.command_file import command_findings
@@ -65,11 +66,18 @@ class CheckedLaunch:
     code_size: CodeSize | None
     #: The repository that the code would be fetched from, in words.
     code_from: str | None = None
+    #: Results of earlier experiments that the search would start from.
+    earlier: Sequence[Taken] = ()
 
     @property
     def warnings(self) -> list[str]:
         """What was found and does not forbid the launch, in a few sentences."""
         return findings_in_words(self.findings)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was found in the database about what the config says."""
+        return [note for one in self.earlier for note in one.notes()]
 
     @property
     def cluster_is_new(self) -> bool:
@@ -91,6 +99,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     with transaction.atomic():
         check_quotas(options, settings, owner)
     check_own_algorithms(settings, owner)
+    earlier = take_results(settings, owner)
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
     check_files_to_keep(platform, settings)
@@ -108,7 +117,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)
     return CheckedLaunch(platform, cluster, section, options, findings, size,
-                         str(code.source) if isinstance(code, GitCode) else None)
+                         str(code.source) if isinstance(code, GitCode) else None, earlier)
 
 
 def _code_folder(settings: ExperimentSettings, code: BroughtCode | None) -> Path | None:
@@ -140,8 +149,10 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, *
             check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
             cluster = stored_cluster(checked.cluster, checked.section, owner)
             tell_of_unreachable(cluster, checked.findings)
-            return _create(replace(parsed, notes=[*parsed.notes, *checked.warnings]), owner, cluster, checked.options,
-                           code, archive, key)
+            experiment = _create(replace(parsed, notes=[*parsed.notes, *checked.notes, *checked.warnings]), owner,
+                                 cluster, checked.options, code, archive, key)
+            keep(experiment, checked.earlier, owner)
+            return experiment
     except IntegrityError:
         # the same request, sent twice, was the first to end
         if key and (first := launched_before(owner, key)) is not None:
@@ -159,6 +170,7 @@ def create_stopped(parsed: ParsedConfig, owner: User, *, check_first: bool, **fi
     with transaction.atomic():
         cluster = stored_cluster(checked.cluster, checked.section, owner)
         experiment = _create(parsed, owner, cluster, checked.options, None, archive)
+        keep(experiment, checked.earlier, owner)
         Experiment.objects.filter(pk=experiment.pk).update(**fields)
     experiment.refresh_from_db()
     return experiment

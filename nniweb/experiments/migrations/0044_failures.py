@@ -25,7 +25,7 @@ def give_keys(apps: Any, _schema_editor: Any) -> None:
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("experiments", "0042_tuner_choice"),
+        ("experiments", "0043_started_from"),
     ]
 
     operations = [

@@ -6,6 +6,7 @@ from .change import ExperimentChange
 from .cluster import Cluster, ClusterMetadata, Machine
 from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
+from .earlier_experiment import EarlierExperiment
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
@@ -21,8 +22,9 @@ from .worker import Worker
 
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
-    "Experiment", "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine", "Metric", "MetricName",
-    "MetricNumber", "NotificationDelivery", "NotificationRule", "Proposal", "Quota", "ResourceReading",
-    "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard", "TensorBoardTicket", "Trial",
-    "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User", "Worker",
+    "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine",
+    "Metric", "MetricName", "MetricNumber", "NotificationDelivery", "NotificationRule", "Proposal", "Quota",
+    "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
+    "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User",
+    "Worker",
 ]

@@ -2,11 +2,14 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from nniweb.tuning.algorithms import build_assessor, build_tuner
+from nniweb.tuning.algorithms import build_assessor, build_tuner, find_tuner, start_from_problem, start_points_problem
 from nniweb.tuning.assessors.assessment import Assessment
 from nniweb.tuning.assessors.assessor import Assessor
+from nniweb.tuning.guidance.earlier_search import EarlierResult, EarlierSearch
+from nniweb.tuning.guidance.guided_tuner import GuidedTuner
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import NothingAllowed, SearchSpace
 from nniweb.tuning.search_space.uninterpreted_space import read_space
@@ -22,19 +25,19 @@ class AssessorFailed(Exception):
 
 class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
-    "objective_modes" (where there are several), "constraints" (texts, where there are any), "seed", "multi_phase" and
-    "replicates" (where it is so)}``; an algorithm of the user's own has ``class_name`` and ``code_directory`` instead
-    of ``name``. Raises InvalidInput where one of them cannot be used, and whatever a tuner raises; of an assessor as
-    the cause of an AssessorFailed. An advisor of the user's own judges running trials itself: with one, an assessor is
-    not asked, as in NNI.
+    "objective_modes" (where there are several), "constraints" (texts, where there are any), "start_points" (parameter
+    sets, where there are any), "earlier" (of each earlier experiment its results as [parameters, value], where there
+    are any), "seed", "multi_phase" and "replicates" (where it is so)}``; an algorithm of the user's own has
+    ``class_name`` and ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be used, and
+    whatever a tuner raises; of an assessor as the cause of an AssessorFailed. An advisor of the user's own judges
+    running trials itself: with one, an assessor is not asked, as in NNI.
     """
 
     def __init__(self, spec: Message) -> None:
         tuner, assessor, mode = spec["tuner"], spec.get("assessor"), spec["optimize_mode"]
         self._is_own = bool(tuner.get("class_name"))
         self._constraints: Sequence[str] = spec.get("constraints", ())
-        self._tuner = _tuner(tuner, self._read_space(spec["search_space"]), mode, spec.get("objective_modes", ()),
-                             spec["seed"], bool(spec.get("multi_phase")))
+        self._tuner = _tuner(spec, self._read_space(spec["search_space"]))
         if spec.get("multi_phase"):
             self._tuner.allow_repeats()
         # Proposals that were not told yet, by number.
@@ -73,10 +76,10 @@ class ExperimentTuning:
                     self._proposed[number] = self._tuner.ask(number)
                 parameters.append(self._proposed[number])
         except (NoMoreParameters, NothingAllowed):
-            return {"parameters": parameters, "exhausted": True, **self._chosen(), **self._unwanted()}
+            return {"parameters": parameters, "exhausted": True, **self._told_beside()}
         except ResultsNeeded:
             pass  # it is asked again after the next end
-        return {"parameters": parameters, "exhausted": False, **self._chosen(), **self._unwanted()}
+        return {"parameters": parameters, "exhausted": False, **self._told_beside()}
 
     def ask_for_trials(self, first_number: int, trials: Sequence[str]) -> dict[str, Any]:
         """One more parameter set for each of these running trials: ``{"given": [{"trial", "parameters"}]}``, numbered
@@ -140,10 +143,19 @@ class ExperimentTuning:
     def _read_space(self, raw: object) -> SearchSpace:
         return read_space(raw, is_uninterpreted=self._is_own, constraints=self._constraints)
 
+    def _told_beside(self) -> dict[str, Any]:
+        """What an answer has beside its proposals."""
+        return {**self._chosen(), **self._agreements(), **self._unwanted()}
+
     def _chosen(self) -> dict[str, Any]:
         """By which tuner it proposes now, of one that chooses among others."""
         chosen = self._tuner.chosen()
         return {"chosen": chosen} if chosen is not None else {}
+
+    def _agreements(self) -> dict[str, Any]:
+        """How earlier experiments agree with this one, by their place; only where it started from any."""
+        found = self._tuner.agreements() if isinstance(self._tuner, GuidedTuner) else []
+        return {"agreements": [asdict(one) for one in found]} if found else {}
 
     def _unwanted(self) -> dict[str, Any]:
         """The trials that an advisor wants stopped."""
@@ -189,14 +201,32 @@ def _assessor_at_work() -> Iterator[None]:
         raise AssessorFailed from error
 
 
-def _tuner(document: Message, space: SearchSpace, mode: str, modes: Sequence[str], seed: int,
-           multi_phase: bool) -> Tuner:
+def _tuner(spec: Message, space: SearchSpace) -> Tuner:
+    document, seed = spec["tuner"], spec["seed"]
     if not document.get("class_name"):
-        return build_tuner(document["name"], document.get("class_args"), space, mode, seed, modes)
+        built = build_tuner(document["name"], document.get("class_args"), space, spec["optimize_mode"], seed,
+                            spec.get("objective_modes", ()))
+        return _guided(built, spec)
     # not at the top: the base classes are loaded only in the process of such an algorithm
     from nniweb.tuning.custom_algorithms.own_tuner import make_own_tuner
 
-    return make_own_tuner(space, seed, document, multi_phase)
+    return make_own_tuner(space, seed, document, bool(spec.get("multi_phase")))
+
+
+def _guided(tuner: Tuner, spec: Message) -> Tuner:
+    """With the points that are to be tried first and the earlier results, where there are any and the tuner (another
+    one may have been chosen since the launch) takes them.
+    """
+    algorithm = find_tuner(spec["tuner"]["name"])
+    points = () if start_points_problem(algorithm) else spec.get("start_points", ())
+    results = () if start_from_problem(algorithm) else spec.get("earlier", ())
+    if not points and not results:
+        return tuner
+    sign = -1.0 if spec["optimize_mode"] == "maximize" else 1.0
+    earlier = EarlierSearch(tuner.space, tuner.seed, spec["optimize_mode"], [
+        [EarlierResult(parameters, sign * value) for parameters, value in of_one] for of_one in results]) \
+        if results else None
+    return GuidedTuner(tuner, points, earlier, is_list=algorithm.takes_a_list)
 
 
 def _assessor(document: Message, mode: str, seed: int) -> Assessor:

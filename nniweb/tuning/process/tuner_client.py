@@ -92,10 +92,12 @@ class TunerClient:
 
         ``spec``: ``search_space``, ``tuner`` (``name``, ``class_args``), ``assessor`` (the same, or None),
         ``optimize_mode`` (resolved), ``seed``, ``multi_phase`` (where it is true), ``constraints`` (texts, where there
-        are any). History: ``{"event": "ask",
-        "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``, ``{"event":
-        "search_space", "search_space"}``, ``{"event": "intermediate", "trial", "sequence", "value"}``, ``{"event":
-        "trial_end", "trial", "succeeded"}``; more in those of algorithms of the user's own, and of multi-phase ones.
+        are any), ``start_points`` (parameter sets that are proposed first, where there are any),
+        ``earlier`` (of each earlier experiment its results as [parameters, value], where there are any). History:
+        ``{"event": "ask", "number", "parameters"}``, ``{"event": "tell", "number", "parameters", "value", "status"}``,
+        ``{"event": "search_space", "search_space"}``, ``{"event": "intermediate", "trial", "sequence", "value"}``,
+        ``{"event": "trial_end", "trial", "succeeded"}``; more in those of algorithms of the user's own, and of
+        multi-phase ones.
         Result: ``{"stop": [running trials that the assessor wants stopped]}``. ``surroundings`` are those of the
         process that an algorithm of the user's own has to itself.
         """
@@ -115,7 +117,8 @@ class TunerClient:
 
     def ask(self, experiment_id: str, first_number: int, count: int) -> "Future[Reply]":
         """Result: ``{"parameters": [up to count], "exhausted": bool}``, numbered from ``first_number``; of a tuner that
-        chooses among others also ``chosen``, see ``Tuner.chosen``.
+        chooses among others also ``chosen``, see ``Tuner.chosen``; with earlier results also ``agreements``, of each
+        ``{"compared", "correlation", "weight"}``.
 
         A number that was not told yet may be asked for again and gets the same parameters.
         """

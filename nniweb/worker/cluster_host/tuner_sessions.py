@@ -21,6 +21,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from nniweb.experiments.actions.imported_results import imported_events
+from nniweb.experiments.earlier.start_from import earlier_of
 from nniweb.experiments.lifecycle.tuner_events import assessor_history, tuner_history
 from nniweb.experiments.lifecycle.tuner_surroundings import surroundings_of
 from nniweb.experiments.models import Experiment
@@ -142,6 +143,10 @@ class TunerSessions:
                 "optimize_mode": full.optimize_mode, "seed": full.seed}
         if full.constraints:
             spec["constraints"] = full.constraints
+        if start_points := full.config.get("startPoints"):
+            spec["start_points"] = start_points
+        if full.config.get("startFrom"):
+            spec["earlier"] = earlier_of(full)
         if full.multi_phase:
             spec["multi_phase"] = True
         if full.has_replicates:
@@ -160,8 +165,9 @@ class TunerSessions:
         return experiment.pk in self._opened
 
     def ask(self, experiment: Experiment, first_number: int, count: int,
-            done: Callable[[list[dict[str, Any]], bool], None]) -> None:
-        """Ask for parameter sets. Where the experiment is waiting for some already, their coming brings a round."""
+            done: Callable[[list[dict[str, Any]], bool, list[dict[str, Any]]], None]) -> None:
+        """Ask for parameter sets; ``done`` gets them, whether there are no more, and how earlier experiments agree with
+        this one. Where the experiment is waiting for some already, their coming brings a round."""
         if not self.ready(experiment):
             return
         state = self._opened[experiment.pk]
@@ -170,7 +176,8 @@ class TunerSessions:
             return
         state.wants_more = False
         self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), self._asking(
-            experiment, state, lambda answer: done(answer["parameters"], answer["exhausted"])))
+            experiment, state, lambda answer: done(answer["parameters"], answer["exhausted"],
+                                                  answer.get("agreements", []))))
 
     def ask_for_trials(self, experiment: Experiment, first_number: int, trials: Sequence[str],
                        done: Callable[[list[dict[str, Any]]], None]) -> None:

@@ -10,6 +10,7 @@ from django.db.models import Model
 
 from nniweb.experiments.models import (
     Attempt,
+    EarlierExperiment,
     Experiment,
     ExperimentChange,
     ExperimentEvent,
@@ -36,7 +37,7 @@ _PIECES = MOST_BYTES // contract.MAX_OUTPUT_PIECE_BYTES
 _OF_ATTEMPTS: tuple[type[Model], ...] = (Metric, ResourceReading)
 _OF_TRIALS: tuple[type[Model], ...] = (Attempt, TrialEvent, TrialParameters, MetricNumber)
 _OF_EXPERIMENTS: tuple[type[Model], ...] = (TunerEvent, LogLine, ExperimentEvent, ExperimentChange, MetricName,
-                                           Proposal)
+                                           Proposal, EarlierExperiment)
 
 
 def remove_rows_of(experiment: Experiment, now: datetime, pace: Pace, is_over: Callable[[], bool]) -> bool:

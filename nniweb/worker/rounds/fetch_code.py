@@ -11,7 +11,7 @@ from pathlib import Path
 from django.conf import settings
 
 from nniweb.annotation.reading_process import AnnotationsInvalid, RewrittenFiles
-from nniweb.experiments.config.annotated_space import check_space, check_space_for
+from nniweb.experiments.config.search_space.annotated_space import check_space, check_space_for
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.launch.git_source import GitSource

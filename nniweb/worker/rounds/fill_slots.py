@@ -6,11 +6,12 @@ transaction, after which the attempt is handed over (``submissions``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Exists, OuterRef
 
+from nniweb.experiments.earlier.start_from import note_agreements
 from nniweb.experiments.launch.job_forms import first_parameters
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment
@@ -143,11 +144,12 @@ def _ask(work: ClusterWork, experiment: Experiment, free: int) -> None:
     if count <= 0:
         return
     work.tuners.ask(experiment, experiment.next_ask, count,
-                    lambda parameters, exhausted: _make_trials(work, experiment, count, parameters, exhausted))
+                    lambda parameters, exhausted, agreements: _make_trials(work, experiment, count, parameters,
+                                                                           exhausted, agreements))
 
 
 def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, parameters: list[dict[str, Any]],
-                 exhausted: bool) -> None:
+                 exhausted: bool, agreements: Sequence[Mapping[str, Any]] = ()) -> None:
     """The tuner, ``asked`` for so many, answered: its parameter sets become trials, as many as there is room for.
 
     ``experiment``: as the round that asked had it; what can have changed since is read again.
@@ -185,6 +187,7 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, paramete
         append_events(experiment, [{"event": "ask", "number": first_ask + index, "parameters": value,
                                     **({"asked": asked} if index == 0 and experiment.has_own_tuner else {})}
                                    for index, value in enumerate(parameters)], now)
+        note_agreements(experiment, agreements)
         _count_on(experiment, len(parameters))
         attempts = _make_attempts(work, [trials[index] for index in starting])
         for trial, constraint in zip(trials, broken, strict=True):

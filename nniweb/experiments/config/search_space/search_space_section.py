@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nniweb.experiments.config.annotated_space import Places, read_annotated_space
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
+from nniweb.experiments.config.search_space.annotated_space import Places, read_annotated_space
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
 from nniweb.tuning import algorithms
