@@ -39,7 +39,7 @@ from nniweb.tuning.search_space.space import Coordinates, Numeric, Parameter, Ra
 from nniweb.tuning.search_space.space import Path as Place  # noqa: E402
 
 TRIALS, EARLIER_TRIALS = 50, 60
-SEEDS = 4
+SEEDS = 8
 TUNERS = ("TPE", "Anneal")
 AT_ONCE = (1, 8)
 PROCESSES = 2
@@ -208,13 +208,17 @@ def run_all(functions: Sequence[str], seeds: int, tuners: Sequence[str], at_once
 
 
 def chance_that_worse(pairs: Sequence[Pair]) -> float:
-    """How probable it is by chance that the final values are so much worse with earlier results than without."""
-    differences: list[float] = []
-    for function in {pair.function for pair in pairs}:
+    """How probable it is by chance that the final values are so much worse with earlier results than without. Variants
+    that are compared with the same cold search are not independent: their mean counts as one.
+    """
+    differences: dict[Any, list[float]] = {}
+    for function in sorted({pair.function for pair in pairs}):
         own = [pair for pair in pairs if pair.function == function]
         ranks = rankdata([pair.cold[-1] for pair in own] + [pair.warm[-1] for pair in own]) / len(own)
-        differences += list(ranks[len(own):] - ranks[:len(own)])
-    return float(wilcoxon(differences, alternative="greater").pvalue) if np.any(differences) else 1.0
+        for pair, cold, warm in zip(own, ranks, ranks[len(own):], strict=False):
+            differences.setdefault((function, pair.tuner, pair.at_once, pair.seed), []).append(float(warm - cold))
+    means = [statistics.fmean(one) for one in differences.values()]
+    return float(wilcoxon(means, alternative="greater").pvalue) if np.any(means) else 1.0
 
 
 def lines(pairs: Sequence[Pair]) -> Iterator[tuple[str, str, list[Pair]]]:

@@ -28,6 +28,8 @@ LONGEST_TEXT = 1_000_000
 #: Keys and values, with those that aliases stand for.
 MOST_NODES = 50_000
 DEEPEST_NESTING = 50
+#: Names that are told of a path that is too deep.
+_NAMED_OF_DEEP = 3
 #: Numbers are smaller, so that every database and every float takes them.
 LARGEST_NUMBER = 2**1023
 #: Characters of a number; the largest has so many in binary digits. Python needs the square of it in time.
@@ -74,7 +76,8 @@ def scalar_problem(value: object) -> str:
     if isinstance(value, int | float):
         # also false for NaN
         return "" if -LARGEST_NUMBER < value < LARGEST_NUMBER else "must be a finite number"
-    return f"is a {type(value).__name__}, which a config cannot contain; put it in quotes to make it text"
+    kind = "binary data" if isinstance(value, bytes) else f"a {type(value).__name__}"
+    return f"is {kind}, which a config cannot contain; put it in quotes to make it text"
 
 
 def read_yaml(text: str) -> Any:
@@ -128,7 +131,8 @@ def _too_many(mark: yaml.Mark | None) -> YamlRefused:
 
 
 def _too_deep(path: Path, mark: yaml.Mark | None) -> YamlRefused:
-    return YamlRefused(f"is nested more than {DEEPEST_NESTING} levels deep", path, mark)
+    """Names the first fields on the way only: an alias of a value within itself has no other end."""
+    return YamlRefused(f"is nested more than {DEEPEST_NESTING} levels deep", path[:_NAMED_OF_DEEP], mark)
 
 
 class YamlReading:

@@ -348,13 +348,18 @@ def _slow_call(calls: list[Mapping[str, Any]]) -> str:
                     for one in calls)
 
 
+def _full_stop(said: str) -> str:
+    """A sentence that another one follows; what a trial printed has no full stop."""
+    return f"{said.rstrip('. ')}."
+
+
 def _given_up(count: int, most: int, said: list[str], codes: list[str]) -> str:  # noqa: ARG001  # for programs
     return (f"{'A trial' if count == 1 else f'{count} trials in a row'} failed, and giveUpAfter is {most}. Reasons: "
-            f"{' / '.join(said) or 'not known.'} Fix the cause, then resume the experiment.")
+            f"{_full_stop(' / '.join(said) or 'not known')} Fix the cause, then resume the experiment.")
 
 
 def _equal_failures(count: int, said: str, because: Mapping[str, Any] | None = None) -> str:  # noqa: ARG001
-    return (f"{count} trials in a row failed for the same reason, and none has succeeded: {said.rstrip('. ')}. Fix the "
+    return (f"{count} trials in a row failed for the same reason, and none has succeeded: {_full_stop(said)} Fix the "
             "cause, then resume the experiment.")
 
 

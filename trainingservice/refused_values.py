@@ -93,6 +93,28 @@ def sentence(error: ErrorDetails, hidden: bool = False) -> str:
     return f"has a form that this field does not take{given}; compare it with the field's description"
 
 
+def one_of(errors: list[ErrorDetails]) -> str:
+    """What a field takes that takes values of several kinds, each of which was refused; "" where that cannot be said in
+    one sentence, or there is one kind only.
+    """
+    words: list[str] = []
+    for error in errors:
+        said = sentence(error, hidden=True)
+        if not said.startswith("must be ") or ";" in said:
+            return ""
+        form = said.removeprefix("must be ")
+        if error["type"] == "literal_error":
+            words += form.replace(" or ", ", ").split(", ")
+        else:
+            words.append(f"a number that is {form}" if error["type"] in _LIMITS else form)
+    words = list(dict.fromkeys(words))
+    if all(error["type"] == "literal_error" for error in errors):
+        return ""
+    if len(words) < 2:
+        return ""
+    return f"must be {', '.join(words[:-1])} or {words[-1]}, not {shown(errors[0].get('input'))}"
+
+
 def refusals(invalid: ValidationError) -> list[tuple[str, str]]:
     """What a model refuses: the path of each field, with dots ("" for the whole), and why."""
     return [(".".join(str(part) for part in error["loc"]), sentence(error)) for error in invalid.errors()]

@@ -274,7 +274,9 @@ def _find(kind: str, algorithms: Iterable[Algorithm], name: str) -> Algorithm:
         message = f'NNI\'s "{name}" is not available: {reason}.'
     else:
         message = f'there is no {kind} named "{name}".{did_you_mean(str(name), [entry.name for entry in algorithms])}'
-        available += f". A {kind} of your own must be registered on the server (algo register, see docs/tuners.md)"
+        article = "An" if kind == "assessor" else "A"
+        available += (f". {article} {kind} of your own must be registered on the server (algo register, see "
+                      "docs/tuners.md)")
     raise InvalidInput([Problem("name", f"{message} Available: {available}")])
 
 

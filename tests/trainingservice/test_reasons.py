@@ -48,6 +48,20 @@ EXAMPLES = {
     "every_machine": ({"machines": [{"machine": "m", "code": "connection_refused", "said": "It refuses."}],
                        "count": 3, "common": "connection_refused"},
                       "Every machine refuses connections (m: It refuses; and 2 more)."),
+    "some_machines": ({"machines": [{"machine": "m", "code": "connection_refused", "said": "It refuses."}], "bad": 2,
+                       "count": 5}, "2 of 5 machines cannot be used (m: It refuses; and 1 more)."),
+    "cluster_degraded": ({"cluster": "lab", "said": "1 of 5 machines cannot be used (m: It refuses)."},
+                         "The cluster lab is degraded. 1 of 5"),
+    "equal_failures": ({"count": 5, "said": "exit code 1."}, "5 trials in a row failed for the same reason"),
+    "auto_model": ({"most": 150}, "up to 150 results"),
+    "auto_many_results": ({"most": 150}, "more than 150 results"),
+    "auto_many_running": ({"most": 100}, "More than 100 trials run at once"),
+    "auto_large_space": ({"columns": 90, "most": 80}, "has 90 numbers and options"),
+    "auto_objectives": ({"objectives": 2, "most": 300, "population": True}, "more than 300 results"),
+    "auto_not_installed": ({"wanted": "GP", "missing": ["sklearn"]}, "not installed on the server (sklearn)"),
+    "earlier_not_compared": ({"compared": 2}, "too few results yet"),
+    "earlier_agrees": ({"compared": 9, "correlation": 0.75}, "(rank correlation 0.75) and lead"),
+    "earlier_disagrees": ({"compared": 9, "correlation": -0.25}, "-0.25), so they are not used now"),
     "cluster_away": ({"cluster": "lab", "said": "It is away."}, "The cluster lab cannot be used now. It is away."),
     "machine_full": ({"machine": "m", "trials": 2}, "m runs 2 trial(s)"),
     "machine_short": ({"machine": "m", "said": "No process is to spare."}, "No process is to spare."),
@@ -158,6 +172,13 @@ def test_each_code_makes_one_sentence_of_arguments_that_json_has(code: str) -> N
     assert Reason(code, **json.loads(json.dumps(reason.arguments))) == reason
     assert CODES[code].meaning.endswith(".")
     assert len(code) <= 32  # the column's width
+
+
+@pytest.mark.parametrize("reason", [
+    Reason("given_up", count=1, most=1, said=["No module named 'x'"], codes=[]),
+    Reason("equal_failures", count=5, said="No module named 'x'")])
+def test_what_a_trial_printed_has_a_full_stop_before_the_next_sentence(reason: Reason) -> None:
+    assert "No module named 'x'. Fix the cause" in reason
 
 
 def test_every_code_is_given_somewhere_and_has_an_example() -> None:

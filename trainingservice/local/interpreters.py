@@ -47,11 +47,14 @@ for name in sys.argv[1].split(","):
 print("{_MARK}" + ",".join(lacking))
 """
 #: folder, program, options, code, argument, NAME=value ...
+#: It is run by its path: where that cannot start, sh would try the next on the PATH, and bash, which runs
+#: trials, does not.
 _SCRIPT = """
 cd -- "$1" 2>/dev/null || cd /
 program=$2 options=$3 code=$4 argument=$5
 shift 5
 for each in "$@"; do export "$each"; done
+program=$(command -v "$program") || exit
 exec "$program" $options -c "$code" "$argument"
 """
 

@@ -81,6 +81,8 @@ class LocalPythons:
     def check_command(self, command: str, code: Path | None, environment: Mapping[str, str],
                       options: LocalTrialOptions) -> list[RehearsalFinding]:
         """As ``TrainingService.check_command``."""
+        if absent := self.findings(options):
+            return absent
         call = python_call(command)
         if call is None:
             return self._program(command, environment, options)

@@ -1,11 +1,11 @@
 """Under which addresses keepers and people reach this installation."""
 
-import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from nniweb.experiments.config.callback_address import callback_url as with_port
 from nniweb.storage.data_folder import ServerLock, read_address_file
 
 
@@ -22,31 +22,8 @@ def keeper_urls(callback_url: str = "") -> tuple[str, ...]:
     known.
     """
     if callback_url:
-        return (_with_scheme_and_port(callback_url),)
+        return (with_port(callback_url, _own_port()),)
     return (settings.PUBLIC_URL,) if settings.PUBLIC_URL else ()
-
-
-def no_callback_url(text: str) -> str:
-    """What to say of a text that ``is_callback_url`` refuses."""
-    return (f"{text!r} is not an address. Write the name or the address at which trial machines reach this server, "
-            "with the port if it differs from the server's own: nni.example.org, 10.0.0.5:8080, https://nni.example.org.")
-
-
-def is_callback_url(text: str) -> bool:
-    """Whether keepers could be given this as the server's address."""
-    try:
-        parts = urlsplit(_with_scheme_and_port(text))
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 \
-            and re.search(r"[\s@?#]", text) is None and ("://" in text or "/" not in text)
-    except ValueError:
-        return False
-
-
-def _with_scheme_and_port(address: str) -> str:
-    if "://" in address:
-        return address.rstrip("/")
-    host = f"[{address}]" if address.count(":") > 1 and not address.startswith("[") else address
-    return f"http://{host}" if re.search(r":\d+\Z", host) else f"http://{host}:{_own_port()}"
 
 
 def _own_port() -> int:

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.clusters import addresses, platform_calls
+from nniweb.experiments.clusters import platform_calls
 from nniweb.experiments.clusters.editing import (
     ClusterBusy,
     bump,
@@ -26,6 +26,7 @@ from nniweb.experiments.clusters.editing import (
 )
 from nniweb.experiments.clusters.platform_calls import ask_new_service
 from nniweb.experiments.clusters.service_factory import service_builder
+from nniweb.experiments.config.callback_address import check_callback_address
 from nniweb.experiments.config.cluster_defaults import ClusterDefaults
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
@@ -177,8 +178,10 @@ def _check_in_settings(cluster: Cluster, known: MetadataKey, value: str | None) 
     except InvalidMetadata as invalid:
         raise _refused(known.name, invalid) from None
     address = str(parts.experiment.get("nniManagerIp") or "") if parts is not None else ""
-    if address and not addresses.is_callback_url(address):
-        raise Refused(f"{known.name}: {addresses.no_callback_url(address)}", "value")
+    try:
+        check_callback_address(address)
+    except ValueError as error:
+        raise Refused(f"{known.name}: {error}.", "value") from None
     try:
         read_changed_settings(cluster, known.changed(cluster.settings, parts))
     except ConfigInvalid as invalid:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat
 
+from nniweb.experiments.config.callback_address import check_callback_address
 from nniweb.experiments.config.durations import Duration
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
-from trainingservice.refused_values import matching
+from trainingservice.refused_values import matching, shown
 from trainingservice.shared_folder.shared_storage import SharedStorage
+from trialkeeper.kept_files import OUTPUT
 
 #: NNI's own upper bound for counts.
 MOST = 99_999
@@ -44,6 +47,15 @@ def parse_gpu_indices(value: Any) -> list[int]:
 
 
 GpuIndices = Annotated[list[int], BeforeValidator(parse_gpu_indices, json_schema_input_type=list[int] | int | str)]
+
+
+def within_its_folder(pattern: str) -> str:
+    """The same pattern of files to keep. Raises ValueError where keepers would not take what it matches."""
+    inner = pattern.removeprefix(OUTPUT)
+    if inner.startswith("/") or posixpath.normpath(inner).split("/")[0] == "..":
+        raise ValueError(f"{shown(pattern)} leaves the trial's folder, and only files within it are kept. Write a path "
+                         f"from the working directory (out/*.bin), or from the output folder ({OUTPUT}*.pt)")
+    return pattern
 
 
 class AlgorithmDocument(SettingsModel):
@@ -165,7 +177,7 @@ class ExperimentDocument(SettingsModel):
                           "platforms except local), links that point out of the folder are refused.")
     environment: dict[VariableName, str] = Field(
         {}, description="Environment variables of each trial: names and values. (Not in NNI.)")
-    keep_files: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
+    keep_files: list[Annotated[str, Field(min_length=1, max_length=255), AfterValidator(within_its_folder)]] = Field(
         [], max_length=100, description="Patterns of files that the server keeps when a trial has ended: out/*.bin for "
                                         "files in the trial's working directory, $NNI_OUTPUT_DIR/*.pt for files in its "
                                         "output folder. (Not in NNI.)")
@@ -195,7 +207,7 @@ class ExperimentDocument(SettingsModel):
                                                   "not. With replicates each replicate is a trial.")
     max_trial_duration: Duration | None = Field(
         None, description="A trial that runs longer is stopped and counts as early stopped.")
-    nni_manager_ip: str | None = Field(
+    nni_manager_ip: Annotated[str, AfterValidator(check_callback_address)] | None = Field(
         None, description="Name or address at which trial machines reach this server, with or without a port or "
                           "https://: 10.0.0.5, 10.0.0.5:8080, https://nni.example.org. Default port: the server's own.")
     use_annotation: bool = Field(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from nniweb.experiments.config.fields.description import describe, holds_secret, inner_models
-from nniweb.experiments.config.fields.walk import model_fields, nearest
+from nniweb.experiments.config.fields.walk import file_key, model_fields, nearest
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.yaml_positions import Path
 from trainingservice import refused_values
@@ -74,19 +74,47 @@ def _is_right_but_for_its_container(error: ErrorDetails) -> bool:
 
 def _tell(model: type[BaseModel], errors: list[ErrorDetails], document: dict[str, Any], path: Path, findings: Findings,
           secrets: frozenset[Path]) -> None:
-    best: dict[Path, ErrorDetails] = {}
+    found: dict[Path, list[ErrorDetails]] = {}
     for error in errors:
-        place = (*path, *_place_in(document, error))
-        # each member of a union complains; a validator's own sentence says most
-        if place not in best or error["type"] == "value_error":
-            best[place] = error
-    for place, error in best.items():
+        found.setdefault((*path, *_place_in(document, error)), []).append(error)
+    for place, here in found.items():
         if not findings.has_error(place):
-            hidden = place in secrets or _may_hold_secret(model, place[len(path):])
-            said = sentence(error, hidden)
-            if error["type"] == "missing" and (meaning := _meaning(model, place[len(path):])):
-                said += f": {meaning}"
-            findings.add(place, said)
+            findings.add(place, _said_of(model, here, place[len(path):], is_secret=place in secrets))
+
+
+def _said_of(model: type[BaseModel], errors: list[ErrorDetails], place: Path, *, is_secret: bool) -> str:
+    """What to say of one value: each member of a union complains. A validator's own sentence says most."""
+    error = next((error for error in errors if error["type"] == "value_error"), errors[0])
+    is_hidden = is_secret or _may_hold_secret(model, place)
+    said = sentence(error, is_hidden)
+    if error["type"] == "missing" and (meaning := _meaning(model, place)):
+        return f"{said}: {meaning}"
+    if error["type"] == "value_error" or is_secret:
+        return said
+    if not is_hidden:
+        said = refused_values.one_of(errors) or said
+    if any(error["type"] in ("model_type", "dataclass_type") for error in errors) and not isinstance(
+            error["input"], dict) and (
+            example := _example(model, place, error["input"], is_hidden=is_hidden)):
+        said += f"; such a group is {example}"
+    return said
+
+
+def _example(model: type[BaseModel], place: Path, value: Any, *, is_hidden: bool) -> str:
+    """The group that may be meant by a plain value in its place; "" where it is not known which group that is."""
+    _, models = _fields_at(model, place)
+    group = next(iter(models), None)
+    if group is None or isinstance(value, dict | list):
+        return ""
+    fields = {file_key(name, field): field for name, field in group.model_fields.items()}
+    required = [key for key, field in fields.items() if field.is_required()]
+    written = []
+    for number, key in enumerate(required or list(fields)[:1]):
+        # "": it needs something to annotate
+        kind = Annotated[(fields[key].annotation, *fields[key].metadata, "")]  # type: ignore[valid-type]
+        takes = number == 0 and not is_hidden and not problem_of(kind, value)
+        written.append(f"{key}: {value if takes else '...'}")
+    return f"{{{', '.join(written)}}}"
 
 
 def _may_hold_secret(model: type[BaseModel], place: Path) -> bool:
@@ -104,6 +132,13 @@ def _may_hold_secret(model: type[BaseModel], place: Path) -> bool:
 
 def _meaning(model: type[BaseModel], place: Path) -> str:
     """What the field is, by its description's first sentence; "" where it has none."""
+    description, _ = _fields_at(model, place)
+    first = description.split(". ")[0].rstrip(".")
+    return first if first[1:2].isupper() else first[:1].lower() + first[1:]
+
+
+def _fields_at(model: type[BaseModel], place: Path) -> tuple[str, list[type[BaseModel]]]:
+    """The description of the field ("" where it has none), and the groups that it may hold."""
     models, description = [model], ""
     for part in place:
         if isinstance(part, int):
@@ -111,8 +146,7 @@ def _meaning(model: type[BaseModel], place: Path) -> str:
         alternatives = model_fields(models).get(part, [])
         description = next((field.description for field in alternatives if field.description), "")
         models = [inner for field in alternatives for _, inner in inner_models(field.annotation)]
-    first = description.split(". ")[0].rstrip(".")
-    return first if first[1:2].isupper() else first[:1].lower() + first[1:]
+    return description, models
 
 
 def _place_in(document: Any, error: ErrorDetails) -> Path:

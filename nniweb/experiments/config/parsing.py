@@ -47,7 +47,9 @@ _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which has the field {v1_con
                               "maxExecDuration": "maxExperimentDuration",
                               "maxTrialNum": "maxTrialNumber",
                               "searchSpacePath": "searchSpaceFile",
-                              "logDir": "experimentWorkingDirectory"}.items()}
+                              "logDir": "experimentWorkingDirectory"}.items()} | {
+    fold(word): f"belongs to NNI's v1 form and {meaning}; remove it"
+    for word, meaning in v1_conversion.V1_DROPPED.items() if "." not in word}
 
 
 WhyNotHere = Callable[[type[TrainingService], ClusterSettings | None], list[tuple[str, str]]]

@@ -28,6 +28,8 @@ from trainingservice.limited_yaml import (
 
 __all__ = ["LONGEST_TEXT", "MOST_VALUES", "Path", "Place", "SourceDocument", "path_text", "read_mapping", "read_text"]
 
+#: What is read, unless it is said, for sentences.
+CONFIG = "the config"
 #: Of values that are parsed already, and of JSON, whose reader is faster.
 MOST_VALUES = 100_000
 #: Keys given twice that are told.
@@ -54,38 +56,38 @@ class SourceDocument:
     places: dict[Path, Place] = field(default_factory=dict)
 
 
-def read_text(text: str) -> SourceDocument:
-    """Read YAML or JSON text that holds a mapping. Raises ConfigInvalid."""
+def read_text(text: str, what: str = CONFIG) -> SourceDocument:
+    """Read YAML or JSON text that holds a mapping. ``what`` it is, for sentences. Raises ConfigInvalid."""
     text = text.removeprefix("\ufeff")
     if len(text) > LONGEST_TEXT:
         raise _invalid(f"the file has {len(text)} characters; at most {LONGEST_TEXT} are read")
     if text.lstrip().startswith("{"):
         try:
-            return _read_json(text)
+            return _read_json(text, what)
         except (ValueError, RecursionError) as error:
             try:
-                return _Reader(text).read()  # YAML's flow style also begins with a brace
+                return _Reader(text, what).read()  # YAML's flow style also begins with a brace
             except ConfigInvalid:
                 if isinstance(error, json.JSONDecodeError) and text.lstrip("{ \t\r\n").startswith('"'):
                     raise ConfigInvalid([ConfigError("", "is not valid JSON here: a comma, colon, quote or "
                                                      "bracket is missing or too many",
                                                      error.lineno, error.colno)]) from error
                 raise
-    return _Reader(text).read()
+    return _Reader(text, what).read()
 
 
-def read_mapping(mapping: Mapping[str, Any]) -> SourceDocument:
+def read_mapping(mapping: Mapping[str, Any], what: str = CONFIG) -> SourceDocument:
     """Take values that are already parsed, with the same limits. Raises ConfigInvalid."""
-    return SourceDocument(_Plain().mapping_of(mapping))
+    return SourceDocument(_Plain(what).mapping_of(mapping))
 
 
-def _read_json(text: str) -> SourceDocument:
+def _read_json(text: str, what: str) -> SourceDocument:
     data = json.loads(text, object_pairs_hook=_without_doubles)
     places: Mapping[Path, Place] = {}
     if text.count(",") < MOST_NODES:  # else it is too much for that reader
         with suppress(ConfigInvalid):  # tabs, for one, are fine in JSON and not in YAML
-            places = _Reader(text).read().places
-    return SourceDocument(_Plain(places).mapping_of(data), dict(places))
+            places = _Reader(text, what).read().places
+    return SourceDocument(_Plain(what, places).mapping_of(data), dict(places))
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -97,6 +99,12 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def _no_mapping(what: str) -> str:
+    if what == CONFIG:
+        return "the config must be a mapping of field names to values, such as trialCommand: ..."
+    return f"{what} must be a mapping of names to values"
+
+
 def _invalid(message: str) -> ConfigInvalid:
     return ConfigInvalid([ConfigError("", message)])
 
@@ -104,20 +112,21 @@ def _invalid(message: str) -> ConfigInvalid:
 class _Plain:
     """Copies values while checking that every one of them can be stored as JSON."""
 
-    def __init__(self, places: Mapping[Path, Place] | None = None) -> None:
+    def __init__(self, what: str, places: Mapping[Path, Place] | None = None) -> None:
+        self._what = what
         self._places = places or {}
         self._count = 0
 
     def mapping_of(self, value: object) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise _invalid("the config must be a mapping of field names to values")
+            raise _invalid(_no_mapping(self._what))
         copy: dict[str, Any] = self._copy(value, ())
         return copy
 
     def _copy(self, value: Any, path: Path) -> Any:
         self._count += 1
         if self._count > MOST_VALUES:
-            raise _invalid(f"the config holds more than {MOST_VALUES} values")
+            raise _invalid(f"{self._what} holds more than {MOST_VALUES} values")
         if len(path) > DEEPEST_NESTING:
             raise self._at(path, f"is nested more than {DEEPEST_NESTING} levels deep")
         if isinstance(value, Mapping):
@@ -140,8 +149,9 @@ class _Plain:
 class _Reader(YamlReading):
     """Values and places in one walk over the text's nodes."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, what: str) -> None:
         super().__init__(text)
+        self._what = what
         self._places: dict[Path, Place] = {}
         self._doubles: list[ConfigError] = []
 
@@ -150,10 +160,9 @@ class _Reader(YamlReading):
         try:
             node = self.root()
             if node is None:
-                raise _invalid("the config is empty")
+                raise _invalid(f"{self._what} is empty")
             if not isinstance(node, yaml.MappingNode):
-                raise YamlRefused("the config must be a mapping of field names to values, such as trialCommand: ...",
-                                  mark=node.start_mark)
+                raise YamlRefused(_no_mapping(self._what), mark=node.start_mark)
             data = self.values(node)
         except YamlRefused as refused:
             raise ConfigInvalid([ConfigError(path_text(refused.path), refused.message, refused.line, refused.column)]

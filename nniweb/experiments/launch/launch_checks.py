@@ -105,8 +105,6 @@ def check_git_access(code: BroughtCode | None, owner: User) -> None:
 def check_way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:
     """Raises Refused where keepers on the platform could not call this server."""
     callback_url = settings.nni_manager_ip or ""
-    if callback_url and not addresses.is_callback_url(callback_url):
-        raise Refused(addresses.no_callback_url(callback_url), "nniManagerIp")
     if _keepers_call_home(platform, settings, found) and not addresses.keeper_urls(callback_url):
         raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
 

@@ -1,7 +1,7 @@
 """``python manage.py nni-port EXPERIMENT PORT``: lets NNI's own clients reach an experiment, while the server runs."""
 
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 import requests
@@ -15,6 +15,7 @@ from nniweb.management.asked_here import AskedHere
 from nniweb.management.found_experiment import found_experiment
 from nniweb.management.served_before import require_served_before
 from nniweb.storage.own_files import COMMAND, START
+from trainingservice.refused_values import shown
 
 #: Seconds that a running server is given to open a port or to close it: it looks each second.
 PATIENCE = 15.0
@@ -26,7 +27,7 @@ class Command(AskedHere):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", nargs="?", help="id of the experiment, or its beginning")
-        parser.add_argument("port", nargs="?", type=int, help="a free port of this machine, such as 8081")
+        parser.add_argument("port", nargs="?", type=_port, help="a free port of this machine, such as 8081")
         parser.add_argument("--close", action="store_true", help="close the experiment's port")
 
     def handle(self, *args: Any, id: str | None, port: int | None, close: bool, **options: Any) -> None:
@@ -49,8 +50,6 @@ class Command(AskedHere):
                               "EXPERIMENT 8081")
 
     def _open(self, experiment: Experiment, port: int) -> None:
-        if port < 1:
-            raise CommandError(f"{port} is not a valid port. Choose a port from 1 to 65535.")
         Experiment.objects.filter(nni_port=port).exclude(deleted_at=None).update(nni_port=None)
         other = Experiment.objects.filter(nni_port=port).exclude(pk=experiment.pk).first()
         if other is not None:
@@ -80,6 +79,12 @@ class Command(AskedHere):
             raise CommandError(f"Port {port} still answers for {experiment}. A port that was given with serve "
                                "--nni-port is closed with the server.")
         self.stdout.write(f"Port {port} of {experiment} is closed.")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= 65535:
+        raise ArgumentTypeError(f"{shown(text)} is not a valid port. Choose a port from 1 to 65535.")
+    return int(text)
 
 
 def _not_open(experiment: Experiment) -> str:

@@ -89,7 +89,9 @@ class ExitKind(StrEnum):
     FAILED = "failed"
     #: It needed longer than ``TunerChild.exit`` gave it.
     OUT_OF_TIME = "out of time"
-    #: It died, or was cut short for another reason: in another process it may finish.
+    #: Its process died: in another one it may finish.
+    DIED = "died"
+    #: It was cut short for another reason: in another process it may finish.
     INTERRUPTED = "interrupted"
 
 
@@ -100,7 +102,7 @@ class TunerExit:
     kind: ExitKind
     #: Results that had not arrived. None: not known, because the algorithms were still receiving their history.
     results: int | None = 0
-    #: What an algorithm raised, a sentence.
+    #: What an algorithm raised, a sentence; or how the process died, such as "exit code 3".
     error: str = ""
 
 
@@ -129,6 +131,7 @@ class TunerChild:
         self._ids = itertools.count()
         self._pending: dict[int, _Pending] = {}
         self._ended: TunerProcessDied | None = None
+        self._how_it_ended = ""
         self._exit_seconds = 0.0
         self._deadline: threading.Timer | None = None
         self._is_cut_short = False
@@ -204,7 +207,7 @@ class TunerChild:
             if not has_ended:
                 self._deadline = deadline
         if has_ended:
-            self._exit.set_result(TunerExit(ExitKind.INTERRUPTED))
+            self._exit.set_result(TunerExit(ExitKind.DIED, error=self._how_it_ended))
             return self._exit
         try:
             deadline.start()
@@ -359,14 +362,15 @@ class TunerChild:
             self._pending.clear()
             suspect = pending[0].experiment_id if pending else None
             said = "; its last output:\n" + "\n".join(self._last_lines) if self._last_lines else ""
-            self._ended = TunerProcessDied(f"the tuner process ended ({_how(code)}){said}", suspect)
+            self._how_it_ended = _how(code)
+            self._ended = TunerProcessDied(f"the tuner process ended ({self._how_it_ended}){said}", suspect)
         self._outbox.put(None)
         # First the owner lets go of this process: whoever learns of the end from a future may start the next at once.
         self._on_end(self, self._ended)
         for waiting in pending:
             waiting.future.set_exception(self._ended)
         if is_exiting:
-            self._exit.set_result(self._exit_answer or self._cut or TunerExit(ExitKind.INTERRUPTED))
+            self._exit.set_result(self._exit_answer or self._cut or TunerExit(ExitKind.DIED, error=self._how_it_ended))
 
     def _kill(self) -> int:
         try:

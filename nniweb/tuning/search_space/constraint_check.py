@@ -17,7 +17,7 @@ LOOKED_AT = 10_000
 #: Names, values and operators in all constraints of one kind: what one point costs.
 MOST_PARTS = 1_000
 #: Parts times points that are looked at, where that allows no LOOKED_AT points: some seconds.
-_MOST_WORK = 3_000_000
+_MOST_WORK = 1_000_000
 #: After so many allowed points enough is known.
 _ENOUGH = 200
 #: Below this share people are told.

@@ -33,7 +33,8 @@ from trainingservice.reasons import Reason
 logger = logging.getLogger(__name__)
 
 
-#: An algorithm that was at work so often when the tuner process died is taken for the cause.
+#: An algorithm that was at work when the tuner process died so often in a row is taken for the cause. In a row: between
+#: two deaths it has neither proposed anything nor taken a result, apart from the replay of its history.
 MOST_DEATHS = 3
 
 
@@ -59,20 +60,24 @@ class _Opened:
     wants_more: bool = False
     #: Whether running trials wanted further parameters meanwhile: they come next.
     trials_come_next: bool = False
+    has_taken_history: bool = False
+    #: Results that it was told and has not taken yet.
+    untaken: int = 0
 
 
 class TunerSessions:
     """Used by the cluster's round thread alone. Several desks share one client."""
 
     def __init__(self, client: TunerClient, wake: Callable[[], None],
-                 fail: Callable[[Experiment, str], None], stop: Callable[[Experiment, list[str]], None],
+                 fail: Callable[[Experiment, str, int | None], None], stop: Callable[[Experiment, list[str]], None],
                  guard: Callable[[Experiment, str, Callable[[], None]], None],
                  exited: Callable[[int, TunerExit], None],
                  note_choice: Callable[[Experiment, dict[str, Any]], None] = lambda experiment, chosen: None) -> None:
-        """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on; ``stop``
-        with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for; ``exited``
-        when the process of an experiment (primary key) that is over has ended; ``note_choice`` when a tuner that
-        chooses among others has chosen another one (``Tuner.chosen``).
+        """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on, with
+        the reason and the number of results that it was told and has not taken (None: nobody knows which of all);
+        ``stop`` with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for;
+        ``exited`` when the process of an experiment (primary key) that is over has ended; ``note_choice`` when a tuner
+        that chooses among others has chosen another one (``Tuner.chosen``).
         """
         self._client = client
         self._wake = wake
@@ -84,6 +89,7 @@ class TunerSessions:
         self._exiting: dict[int, _Opened] = {}
         self._note_choice = note_choice
         self._opened: dict[int, _Opened] = {}
+        #: Deaths in a row, by experiment.
         self._deaths: dict[int, int] = {}
         #: Those that were asked since answers were collected.
         self._asked: list[_Opened] = []
@@ -151,7 +157,11 @@ class TunerSessions:
         assessed = assessor_history(full, full.revision) if hears_results else iter(())
         surroundings = surroundings_of(full) if full.has_own_tuner or full.has_own_assessor else None
         future = self._client.open(full.public_id, spec, chain(history, assessed), surroundings)
-        self._when_done(experiment, state, future)
+
+        def history_taken(answer: dict[str, Any]) -> None:  # noqa: ARG001
+            state.has_taken_history = True
+
+        self._when_done(experiment, state, future, history_taken)
         return experiment.pk in self._opened
 
     def ask(self, experiment: Experiment, first_number: int, count: int,
@@ -198,6 +208,7 @@ class TunerSessions:
 
         def answered(answer: dict[str, Any]) -> None:
             state.asked_at = None
+            self._deaths.pop(experiment.pk, None)
             if state.wants_more:
                 doorbell.ring(experiment.pk)
             done(answer)
@@ -213,9 +224,14 @@ class TunerSessions:
         """Tell ends whose events are recorded; a tuner that is not opened learns them from the record."""
         self.recorded(experiment.pk, len(events))
         if (state := self._opened.get(experiment.pk)) is not None:
+            def taken(answer: dict[str, Any]) -> None:  # noqa: ARG001
+                state.untaken -= 1
+                self._deaths.pop(experiment.pk, None)
+
             for event in events:
                 told = {name: value for name, value in event.items() if name != "event"}
-                self._when_done(experiment, state, self._client.tell(state.public_id, **told))
+                state.untaken += 1
+                self._when_done(experiment, state, self._client.tell(state.public_id, **told), taken)
 
     def _tell_imported(self, experiment: Experiment, state: _Opened) -> bool:
         """Tell a living tuner of the user's own, as in NNI, what was brought from elsewhere. False where it is not
@@ -261,6 +277,7 @@ class TunerSessions:
 
     def forget(self, experiment_pk: int) -> None:
         """Close the tuner, which is rebuilt from the events if it is needed again."""
+        self._deaths.pop(experiment_pk, None)
         if (state := self._opened.pop(experiment_pk, None)) is not None:
             self._client.close_experiment(state.public_id)
 
@@ -268,6 +285,7 @@ class TunerSessions:
         """As ``forget``, when the experiment is over: a tuner of the user's own gets what it was told until now, and is
         told of the end, in the time that ``TunerClient.finish_experiment`` gives it.
         """
+        self._deaths.pop(experiment_pk, None)
         if (state := self._opened.pop(experiment_pk, None)) is None:
             return
         if (ending := self._client.finish_experiment(state.public_id, more_seconds)) is None:
@@ -318,7 +336,8 @@ class TunerSessions:
         if getattr(error, "suspect", None) == state.public_id:
             self._deaths[experiment.pk] = self._deaths.get(experiment.pk, 0) + 1
         if self._deaths.get(experiment.pk, 0) >= MOST_DEATHS:
-            self._fail(experiment, Reason("tuner_died", times=MOST_DEATHS, error=str(error)))
+            del self._deaths[experiment.pk]  # whoever resumes the experiment has mended it
+            self._fail(experiment, Reason("tuner_died", times=MOST_DEATHS, error=str(error)), None)
         else:
             logger.warning("experiment %s: the tuner process died (%s); its tuner is rebuilt", state.public_id, error)
 
@@ -342,7 +361,8 @@ class TunerSessions:
                 logger.warning("experiment %s: its %s failed: %s\n%s", state.public_id, error.part, error,
                                error.traceback)
                 code = "assessor_failed" if error.part == "assessor" else "tuner_failed"
-                self._fail(experiment, Reason(code, error=str(error)))
+                self._fail(experiment, Reason(code, error=str(error)),
+                           state.untaken if state.has_taken_history else None)
             else:
                 self._guard(experiment, "answer", lambda: act_on(answer))
 

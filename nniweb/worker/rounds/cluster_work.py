@@ -73,6 +73,8 @@ class ClusterWork:
     refreshing: set[int] = field(default_factory=set)
     #: Experiment -> attempt (primary keys) -> the parameter set that was handed to the service and is not held yet.
     handed_over: dict[int, dict[int, HandedOver]] = field(default_factory=dict)
+    #: Experiment that is over (primary key) -> why its tuner has to be told of that again, where this worker saw it.
+    why_told_again: dict[int, str] = field(default_factory=dict)
     #: Attempt -> how long its keeper's last word is waited for.
     draining: dict[int, Drain] = field(default_factory=dict)
     drains_loaded: bool = False

@@ -77,7 +77,7 @@ class ClusterRunner:
         metrics = MetricInbox(cluster.name, lease)
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring, metrics.listen)
         self._failures = RepeatedFailures(self._fail_experiment)
-        tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_experiment, self._stop_early,
+        tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_tuner, self._stop_early,
                                self._failures.guard, self._tuner_exited, self._note_choice)
         self.work = ClusterWork(cluster.pk, lease, host, metrics, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
@@ -242,6 +242,12 @@ class ClusterRunner:
         self.work.logged_status[experiment.pk] = experiment.status
         if experiment.is_finished:
             self.work.handed_over.pop(experiment.pk, None)
+
+    def _fail_tuner(self, experiment: Experiment, message: str, untaken: int | None) -> None:
+        """As ``_fail_experiment``, because of its tuner. ``untaken``: as TunerSessions gives it."""
+        with self.lease.transaction():
+            self._fail_experiment(experiment, message)
+            tuner_exits.note_failure(self.work, experiment, untaken)
 
     def _fail_experiment(self, experiment: Experiment, message: str) -> None:
         """The experiment cannot go on: ERROR with the reason; its running trials end by themselves."""

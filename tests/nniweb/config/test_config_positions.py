@@ -48,7 +48,7 @@ def test_keys_are_text_whatever_they_look_like() -> None:
 
 
 @pytest.mark.parametrize(("text", "line", "column", "word"), [
-    ("a: 1\nb: [1, 2\nc: 3", 3, 2, "YAML"),
+    ("a: 1\nb: [1, 2\nc: 3", 2, 4, "YAML"),
     ("a: 1\n\tb: 2", 2, 1, "tab"),
     ("a: 1\na: 2", 2, 1, "twice"),
     ("x:\n  a: 1\n  a: 2", 3, 3, "twice"),

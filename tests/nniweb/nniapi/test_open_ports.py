@@ -237,8 +237,9 @@ def test_a_trials_id_has_the_name_that_nni_1_gave_it(make_attempt: Any) -> None:
 @pytest.mark.parametrize(("arguments", "words"), [
     (["abc"], "Give the port to open, or --close."),
     (["abc", "8081", "--close"], "Give the port to open, or --close."),
-    (["abc", "0"], "0 is not a valid port"),
-    (["abc", "70000"], "70000 is not a valid port"),
+    (["abc", "0"], '"0" is not a valid port'),
+    (["abc", "70000"], '"70000" is not a valid port'),
+    (["abc", "abc"], '"abc" is not a valid port'),
     (["abc", "8099"], "Port 8099 belongs to"),
     (["abc", "--close"], "has no port that could be closed here"),
     (["nowhere", "8081"], "There is no experiment whose id begins with 'nowhere'"),

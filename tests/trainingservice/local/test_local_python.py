@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -162,6 +163,23 @@ def test_an_interpreter_that_hangs_or_writes_for_ever_is_given_up(bench, service
         bench.wait("what it started has ended", lambda: not is_alive(int(pid.read_text())))
     _, detail = run(bench, service, "echo here; exit; python3 train.py", options, code=code)
     assert (detail.status, detail.interpreter) == (TrialJobStatus.SUCCEEDED, None)
+
+
+@pytest.mark.parametrize("command", ["python3 train.py", "./train.sh"])
+def test_an_environment_that_is_not_there_is_said_of_any_command(bench, service, command):
+    (_, _, message), = check(service, command, None, LocalTrialOptions.model_validate({"venv": "/absent"}))
+    assert "venv names /absent" in message
+
+
+def test_an_environment_whose_base_was_removed_is_said_although_another_python_follows_on_the_path(bench, service):
+    code = bench.code({"train.py": "import absent_one\n", "bin/python3": "#!/absent/python3\n"})
+    (code.folder / "bin" / "python3").chmod(0o755)
+    options = LocalTrialOptions.model_validate({"pythonPath": str(code.folder / "bin")})
+    started = time.monotonic()
+    (ok, blocks, message), = check(service, "python3 train.py", code, options)
+    assert (ok, blocks) == (False, False)
+    assert "There is no python3 on the PATH of trials, or it does not answer" in message
+    assert time.monotonic() - started < interpreters.SECONDS_AT_START, "it waited for what cannot start"
 
 
 def test_an_interpreter_is_asked_once_for_many_trials(bench, service, environment, active, monkeypatch):

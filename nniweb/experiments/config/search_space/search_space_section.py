@@ -22,6 +22,8 @@ from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from trainingservice.files.unlinked_paths import read_file
 
+#: What a file of its own holds, for sentences.
+_WHAT = "the search space"
 _CONSTRAINTS, _OUTCOMES = "constraints", "outcomeConstraints"
 
 
@@ -100,9 +102,9 @@ def _from_file(path: Path, findings: Findings, is_own: bool) -> dict[str, Any]:
 def _parse(text: str) -> dict[str, Any]:
     """JSON first, as NNI does (tabs, ``1e-3``), then YAML."""
     try:
-        return read_mapping(json.loads(text)).data
+        return read_mapping(json.loads(text), _WHAT).data
     except (ValueError, RecursionError):
-        return read_text(text).data
+        return read_text(text, _WHAT).data
 
 
 def check_constraints_of(document: ExperimentDocument, search_space: Mapping[str, Any],

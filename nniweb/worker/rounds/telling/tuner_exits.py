@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 
 from nniweb.experiments.lifecycle.tuner_events import number_of_ends
-from nniweb.experiments.models import Experiment, ExperimentEvent
+from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
@@ -47,8 +47,10 @@ def _tell_again(work: ClusterWork, experiment: Experiment) -> None:
         return
     tries = experiment.tuner_exit_tries or 0
     if not experiment.next_tuner_event:
+        work.why_told_again.pop(experiment.pk, None)
         _settle(work, experiment, "")  # it has heard nothing
     elif tries >= MOST_TRIES:
+        work.why_told_again.pop(experiment.pk, None)
         _settle(work, experiment, f"The tuner was told {tries} times that the experiment is over. Each time its "
                                   "process or the server ended before it had finished. "
                                   f"{_not_arrived(experiment, None)}")
@@ -57,16 +59,26 @@ def _tell_again(work: ClusterWork, experiment: Experiment) -> None:
         with work.lease.transaction():
             if not _marked(experiment).update(tuner_exit_tries=tries + 1):
                 return
-        logger.info("the server was ended before the tuner had received all results: it is created again")
+            said = (f"The tuner is created again and told of the end (attempt {tries + 1} of {MOST_TRIES}), because "
+                    f"{work.why_told_again.pop(experiment.pk, 'the server ended')} before it had received everything.")
+            _note(work, experiment, said)
+        logger.info("%s", said)
         if work.tuners.ready(experiment):
             work.tuners.finish(experiment.pk, _replay_seconds(experiment))
 
 
 def note_exit(work: ClusterWork, experiment_pk: int, how: TunerExit) -> None:
-    """The tuner's process has ended. Unless that was before its time, the experiment's tuner is told no more."""
+    """The tuner's process has ended. Unless that was before its time, the experiment's tuner is told no more.
+
+    Else the next look tells it again.
+    """
     work.next_look_for_exits = 0.0
     experiment = Experiment.objects.filter(pk=experiment_pk, tuner_exit_tries__isnull=False).first()
-    if experiment is None or how.kind is ExitKind.INTERRUPTED:
+    if experiment is None:
+        return
+    if how.kind in (ExitKind.DIED, ExitKind.INTERRUPTED):
+        work.why_told_again[experiment_pk] = (f"its process died ({how.error})" if how.kind is ExitKind.DIED
+                                              else "the server interrupted it")
         return
     with log_ids(experiment=experiment.public_id):
         if how.kind is ExitKind.FAILED:
@@ -79,14 +91,32 @@ def note_exit(work: ClusterWork, experiment_pk: int, how: TunerExit) -> None:
         _settle(work, experiment, said)
 
 
+def note_failure(work: ClusterWork, experiment: Experiment, untaken: int | None) -> None:
+    """A custom tuner or assessor has ended its experiment: it is told nothing more, and its history says what it does
+    not receive. ``untaken``: how many results it was told and had not taken; None: nobody knows which of all. Inside
+    the caller's transaction.
+    """
+    if not (experiment.has_own_tuner or experiment.has_own_assessor):
+        return
+    lost = f"up to {number_of_ends(experiment)}" if untaken is None else untaken
+    later = Trial.objects.unfinished().filter(experiment=experiment).count()
+    _note(work, experiment, "The tuner and the assessor are told nothing more, and _on_exit was not called. Results "
+                            f"that did not arrive: {lost}. Trials that had not ended: {later}.")
+
+
 def _settle(work: ClusterWork, experiment: Experiment, said: str) -> None:
     """Whatever has come of it, the tuner is told no more. ``said``: what people should know, a sentence or two."""
     with work.lease.transaction():
         if not _marked(experiment).update(tuner_exit_tries=None) or not said:
             return
-        next_revision(experiment.pk, needs_round=False)
-        ExperimentEvent.objects.create(experiment=experiment, at=work.now(), kind="tuner", message=printable(said))
+        _note(work, experiment, said)
     logger.warning("%s", said)
+
+
+def _note(work: ClusterWork, experiment: Experiment, said: str) -> None:
+    """An event of the experiment's history. Inside the caller's transaction."""
+    next_revision(experiment.pk, needs_round=False)
+    ExperimentEvent.objects.create(experiment=experiment, at=work.now(), kind="tuner", message=printable(said))
 
 
 def _marked(experiment: Experiment) -> models.QuerySet[Experiment]:

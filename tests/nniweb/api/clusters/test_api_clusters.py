@@ -363,7 +363,7 @@ def test_workers_say_whether_they_are_alive(api) -> None:
      "machine_list[0].ip: contains a character"),
     ("trial_config", '{"command": "a\\u0000"}', "trial_config.command: contains a character"),
     ("trial_config", '{"command": "\\ud800"}', "trial_config.command: contains a character"),
-    ("nni_manager_ip", '{"nniManagerIp": "x y\\n"}', "nni_manager_ip: 'x y\\n' is not an address"),
+    ("nni_manager_ip", '{"nniManagerIp": "x y\\n"}', 'nni_manager_ip: "x y\\n" is not an address'),
 ])
 def test_metadata_that_cannot_be_stored_or_used_are_refused_at_once(api, key, value, words) -> None:
     here = {"host": "127.0.0.1", "user": "ada", "password": "sesame"}

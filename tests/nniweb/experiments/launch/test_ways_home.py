@@ -11,6 +11,7 @@ import pytest
 
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.config import parse_experiment_config
+from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import launch_checks, launching
 from nniweb.experiments.launch.job_forms import keeper_access
@@ -50,7 +51,6 @@ def test_an_address_without_a_port_means_that_of_the_server_as_it_runs(tmp_path:
                                                                        told: str) -> None:
     settings.DATA_FOLDER, settings.PORT = tmp_path, 9999
     (tmp_path / "server.json").write_text(json.dumps({"urls": ["http://127.0.0.1:8123"]}))
-    assert addresses.is_callback_url(given)
     assert addresses.keeper_urls(given) == (told,)
 
 
@@ -62,9 +62,9 @@ def test_without_a_server_that_ever_ran_the_port_of_the_settings_counts(tmp_path
 @pytest.mark.parametrize("given", ["two words", "http://", "ftp://nni.example.org", "10.0.0.1:notaport",
                                    "10.0.0.1:99999", "me@nni.example.org", "nni.example.org/path", "[fd00::5"])
 def test_what_is_no_address_is_refused_and_named(tmp_path: Path, given: str) -> None:
-    with pytest.raises(Refused, match="is not an address") as refusal:
-        launch_checks.check_way_home(load_platform("kubernetes"), settings_of(tmp_path, nniManagerIp=given), None)
-    assert [field for field, _ in refusal.value.errors] == ["nniManagerIp"]
+    with pytest.raises(ConfigInvalid, match="is not an address") as refusal:
+        settings_of(tmp_path, nniManagerIp=given)
+    assert [error.field for error in refusal.value.errors] == ["trainingService.nniManagerIp"]
 
 
 @pytest.mark.parametrize(("more", "refused"), [({"wayHome": "log"}, []), ({}, ["nniManagerIp"])])

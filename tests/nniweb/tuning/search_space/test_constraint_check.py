@@ -79,7 +79,7 @@ def test_a_check_has_bounded_work() -> None:
     long = " + ".join(f"p{index}" for index in range(30))
     began = time.process_time()
     assert len(problems(*[f"{long} < 0.{index}" for index in range(30)], space=space)) == 30
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 15
     assert problems(*[f"{long} + {long} + {long} < 0.1"] * 12, space=space) == [
         (10, "with this one the constraints have more than 1,000 names, numbers and operators in all")]
 
@@ -125,7 +125,7 @@ def test_a_space_of_which_nothing_is_allowed_says_so_in_bounded_time() -> None:
     huge = constrained({name: {"_type": "randint", "_value": [0, 10**6]} for name in "abc"}, "a + b + c < 0")
     began = time.process_time()
     assert Grid(huge).first_allowed(0) is None
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 15
 
 
 def test_a_forbidden_point_moves_to_the_border_of_what_is_allowed() -> None:

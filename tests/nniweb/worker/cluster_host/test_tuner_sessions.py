@@ -8,7 +8,8 @@ import pytest
 
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
-from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
+from nniweb.tuning.process.tuner_client import TunerProcessDied
+from nniweb.worker.cluster_host.tuner_sessions import MOST_DEATHS, TunerSessions
 
 pytestmark = pytest.mark.django_db
 
@@ -20,10 +21,12 @@ class HandedOutFutures:
     """In place of the tuner process: the test answers."""
 
     def __init__(self) -> None:
+        self.opened: list[Future[dict[str, Any]]] = []
         self.asked: list[Future[dict[str, Any]]] = []
 
     def open(self, *_: Any) -> Future[dict[str, Any]]:
-        return Future()
+        self.opened.append(Future())
+        return self.opened[-1]
 
     def ask(self, *_: Any) -> Future[dict[str, Any]]:
         self.asked.append(Future())
@@ -41,9 +44,15 @@ def woken() -> list[bool]:
 
 
 @pytest.fixture
-def desk(client: HandedOutFutures, woken: list[bool]) -> TunerSessions:
-    return TunerSessions(client, lambda: woken.append(True), lambda *_: None, lambda *_: None,
-                         lambda experiment, step, work: work(), lambda *_: None)  # type: ignore[arg-type]
+def failed() -> list[Any]:
+    """Why experiments could not go on."""
+    return []
+
+
+@pytest.fixture
+def desk(client: HandedOutFutures, woken: list[bool], failed: list[Any]) -> TunerSessions:
+    return TunerSessions(client, lambda: woken.append(True), lambda _, reason, *__: failed.append(reason),
+                         lambda *_: None, lambda experiment, step, work: work(), lambda *_: None)  # type: ignore[arg-type]
 
 
 def asked(desk: TunerSessions, experiment: Experiment) -> list[Any]:
@@ -115,3 +124,47 @@ def test_what_cannot_be_written_does_not_keep_later_answers_from_waking_a_round(
     asked(desk, experiment)
     client.asked[1].set_result(ANSWER)
     assert woken
+
+
+def dies(desk: TunerSessions, client: HandedOutFutures, experiment: Experiment) -> None:
+    """It is asked, and its process dies."""
+    asked(desk, experiment)
+    client.asked[-1].set_exception(TunerProcessDied("the tuner process ended (exit code 3)", experiment.public_id))
+    desk.collect()
+
+
+def test_deaths_are_counted_in_a_row(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions, failed: list[Any]) -> None:
+    experiment = make_experiment()
+    for _ in range(MOST_DEATHS - 1):
+        dies(desk, client, experiment)
+    asked(desk, experiment)
+    client.asked[-1].set_result(ANSWER)
+    desk.collect()
+    for _ in range(MOST_DEATHS - 1):
+        dies(desk, client, experiment)
+    assert failed == []
+    dies(desk, client, experiment)
+    assert [reason.code for reason in failed] == ["tuner_died"]
+
+
+def test_a_tuner_that_only_took_its_history_has_not_recovered(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions, failed: list[Any]) -> None:
+    experiment = make_experiment()
+    for _ in range(MOST_DEATHS):
+        desk.ready(experiment)
+        client.opened[-1].set_result({})
+        desk.collect()
+        dies(desk, client, experiment)
+    assert len(failed) == 1
+
+
+def test_a_resumed_experiment_has_all_its_deaths_before_it(
+        make_experiment: Any, client: HandedOutFutures, desk: TunerSessions, failed: list[Any]) -> None:
+    experiment = make_experiment()
+    for _ in range(MOST_DEATHS):
+        dies(desk, client, experiment)
+    failed.clear()
+    for _ in range(MOST_DEATHS - 1):
+        dies(desk, client, experiment)
+    assert failed == []

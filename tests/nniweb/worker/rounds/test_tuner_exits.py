@@ -45,6 +45,11 @@ def said(experiment: Experiment) -> list[str]:
     return list(ExperimentEvent.objects.filter(experiment=experiment, kind="tuner").values_list("message", flat=True))
 
 
+def again(attempt: int, why: str) -> str:
+    return (f"The tuner is created again and told of the end (attempt {attempt} of {MOST_TRIES}), because {why} before "
+            "it had received everything.")
+
+
 def made_done(rig: Rig, tuner: dict[str, Any]) -> Experiment:
     """An experiment of three trials that has just become DONE."""
     experiment = rig.experiment(tuner=tuner, trial_concurrency=3, max_trial_number=3)
@@ -92,6 +97,8 @@ def test_a_tuner_that_failed_is_not_told_of_the_end(make_rig, tuner, tmp_path: P
     report(rig.submitted(experiment, 1)[0], 1.0)
     rig.until(lambda: status(experiment) == "ERROR")
     assert tries(experiment) is None
+    assert said(experiment) == ["The tuner and the assessor are told nothing more, and _on_exit was not called. "
+                                "Results that did not arrive: 1. Trials that had not ended: 0."]
 
 
 def test_a_tuner_whose_server_was_killed_receives_everything_once_more(make_rig, tuner, tmp_path: Path) -> None:
@@ -100,7 +107,7 @@ def test_a_tuner_whose_server_was_killed_receives_everything_once_more(make_rig,
     rig.until(lambda: tries(experiment) is None)
     assert notes(tmp_path) == ["begin", *ALL]
     assert status(experiment) == "DONE"
-    assert said(experiment) == []
+    assert said(experiment) == [again(2, "the server ended")]
 
 
 def test_an_assessor_whose_server_was_killed_is_told_of_the_end(make_rig, tuner, tmp_path: Path) -> None:
@@ -121,6 +128,7 @@ def test_a_tuner_whose_process_dies_at_the_end_receives_everything_once_more(mak
     kill_exiting(rig)
     rig.until(lambda: tries(experiment) is None)
     assert notes(tmp_path)[-5:] == ["begin", *ALL]
+    assert said(experiment) == [again(2, "its process died (killed by SIGKILL)")]
 
 
 def test_a_tuner_is_not_told_for_ever(make_rig, tuner, tmp_path: Path) -> None:
@@ -130,6 +138,7 @@ def test_a_tuner_is_not_told_for_ever(make_rig, tuner, tmp_path: Path) -> None:
     kill_exiting(rig)
     rig.until(lambda: tries(experiment) is None)
     assert said(experiment) == [
+        again(5, "the server ended"),
         "The tuner was told 5 times that the experiment is over. Each time its process or the server ended before it "
         "had finished. Up to 3 results did not arrive, and _on_exit was not called."]
 
@@ -153,14 +162,15 @@ def test_a_history_that_takes_too_long_says_how_much_may_be_lost(
     monkeypatch.setattr(rig.tuner_client, "_exit_seconds", 0.5)
     experiment = left_behind(rig, tuner(seconds=3600.0))
     rig.until(lambda: tries(experiment) is None)
-    assert said(experiment)[0].endswith("Up to 3 results did not arrive, and _on_exit was not called.")
+    assert said(experiment)[1].endswith("Up to 3 results did not arrive, and _on_exit was not called.")
 
 
 def test_what_the_tuner_raises_when_it_is_told_again_is_among_the_experiments_events(make_rig, tuner) -> None:
     rig = make_rig()
     experiment = left_behind(rig, tuner("Failing"))
     rig.until(lambda: tries(experiment) is None)
-    assert said(experiment) == ["When the experiment was over, its tuner or assessor failed: ValueError: not this one"]
+    assert said(experiment)[1:] == [
+        "When the experiment was over, its tuner or assessor failed: ValueError: not this one"]
     assert status(experiment) == "DONE"
 
 
