@@ -52,7 +52,8 @@ def check_as(as_user):
     ("broken constructor", "The platform stuck failed: RuntimeError: a defect"),
     ("broken rehearsal", "The platform stuck failed: RuntimeError: a defect")])
 def test_a_launch_and_its_check_are_answered_and_say_what_is_wrong(launch, part, words) -> None:
-    [finding] = launch(part, "check/").json()["findings"]
+    finding, of_the_script = launch(part, "check/").json()["findings"]
+    assert of_the_script["ok"]
     assert (finding["ok"], finding["temporary"]) == (False, True)
     assert words in finding["message"]
     assert launch(part).status_code == 201
