@@ -74,8 +74,8 @@ def test_asking_again_while_it_is_due_asks_once(make_rig) -> None:
 @pytest.mark.parametrize(("error", "message", "code"), [
     (TemporaryError(Reason("unreachable", said="It is away.")), "It is away.", "unreachable"),
     (UnknownTrialJob("gone"), "no trial job named 'gone' is known here", "platform"),
-    (ZeroDivisionError("a defect"), "The platform's code failed (ZeroDivisionError: a defect). See the log.",
-     "platform"),
+    (ZeroDivisionError("a defect"), "The platform's code failed in update_trial_job (ZeroDivisionError: a defect). See "
+     "the log.", "service_defect"),
 ])
 def test_why_the_platform_could_not_be_asked_is_said_and_changes_nothing_else(make_rig, error, message, code) -> None:
     rig = make_rig(type("FailingService", (FailingService,), {"error": error}))
