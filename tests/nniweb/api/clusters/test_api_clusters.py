@@ -358,7 +358,8 @@ def test_workers_say_whether_they_are_alive(api) -> None:
 
 
 @pytest.mark.parametrize(("key", "value", "words"), [
-    ("machine_list", "[" * 5000 + "]" * 5000, "machine_list: must be JSON that is not nested more than 100 levels deep"),
+    ("machine_list", "[" * 5000 + "]" * 5000,
+     "machine_list: must be JSON that is not nested more than 100 levels deep"),
     ("machine_list", '[{"ip": "a\\u0000", "username": "ada", "passwd": "x"}]',
      "machine_list[0].ip: contains a character"),
     ("trial_config", '{"command": "a\\u0000"}', "trial_config.command: contains a character"),
