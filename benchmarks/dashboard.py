@@ -1,6 +1,7 @@
-"""How fast an experiment's pages are at 10,000 trials of 100 intermediate results, and at 100,000 of 10.
+"""How fast an experiment's pages are at 10,000 trials of 100 intermediate results, at 100,000 of 10, and at 3,000 of
+10 with 100 parameters.
 
-    .venv/bin/python benchmarks/dashboard.py [10000x100 ...]
+    .venv/bin/python benchmarks/dashboard.py [10000x100 3000x10x100 ...]
 
 Fills a database, serves it, and opens the pages in Debian's chromium: time until chart and table stand
 there (first visit, nothing cached), bytes transferred, time to sort and to filter the table of trials (in
@@ -33,8 +34,9 @@ from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in  # no
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
 
-#: Trials x intermediate results -> seconds of the first view, of a filter or another order.
-SIZES = {(10_000, 100): (1.0, 0.3), (100_000, 10): (2.0, 2.0)}
+#: Trials x intermediate results x parameters (0: four plain ones) -> seconds of the first view, of a filter or another
+#: order.
+SIZES = {(10_000, 100, 0): (1.0, 0.3), (100_000, 10, 0): (2.0, 2.0), (3_000, 10, 100): (1.0, 0.5)}
 #: Seconds until all trials stand across their parameters, and until what matters is worked out beside it.
 PARAMETERS, IMPORTANCE = 2.0, 10.0
 #: Frames a second that changes cost the page at most, however many there are.
@@ -78,6 +80,21 @@ ACROSS = """() => new Promise((done) => {
 MATTERS = """() => new Promise((done) => {
     const look = () => requestAnimationFrame(
         document.querySelector("#importance:not([hidden]) tbody tr") ? () => done(performance.now()) : look);
+    look();
+})"""
+#: The same for trials side by side.
+SIDE_BY_SIDE = """() => new Promise((done) => {
+    const look = () => {
+        const drawn = document.querySelector("#compare-chart canvas")
+            && document.querySelector("#compare-parameters td");
+        requestAnimationFrame(drawn ? () => done(performance.now()) : look);
+    };
+    look();
+})"""
+#: The same for the form of a new experiment with the search space of another one.
+SPACE = """() => new Promise((done) => {
+    const look = () => requestAnimationFrame(
+        document.querySelector("#space-rows .space-row") ? () => done(performance.now()) : look);
     look();
 })"""
 #: The same for the curve of one trial, and what it wrote.
@@ -149,10 +166,10 @@ class Measured:
     """One browser in front of one filled server."""
 
     def __init__(self, server: RunningServer, trials: SimulatedTrials, browser: Any, report: Report,
-                 size: tuple[int, int]) -> None:
+                 size: tuple[int, int, int]) -> None:
         self._first_view, self._another_table = SIZES.get(size, (1.0, 0.3))
         self._trials, self._report = trials, report
-        self._size = f"{size[0]:,} x {size[1]}"
+        self._size = f"{size[0]:,} x {size[1]}" + (f", {size[2]} parameters" if size[2] else "")
         self._address = f"/experiments/{trials.experiment}/"
         self._context = browser.new_context(base_url=server.url)
         self._page = self._context.new_page()
@@ -167,20 +184,41 @@ class Measured:
     def _say(self, what: str, milliseconds: float, limit: float) -> None:
         self._report.add(f"{self._size}, {what}", milliseconds / 1000, "s", limit=limit)
 
-    def first_views(self) -> None:
+    def _view_first(self, name: str, address: str, ready: str) -> None:
         """Nothing cached: neither in the browser nor, of this experiment, on the server."""
+        self._page.goto("/sign-in/")
+        session = self._context.new_cdp_session(self._page)
+        session.send("Network.enable")
+        session.send("Network.clearBrowserCache")
+        sizes: list[float] = []
+        session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+        self._page.goto(address, wait_until="commit")
+        self._say(f"{name}: first view", self._page.evaluate(ready), self._first_view)
+        self._page.wait_for_load_state("networkidle")
+        self._report.add(f"{self._size}, {name}: transferred", sum(sizes) / 1e6, "MB", limit=MOST_BYTES / 1e6)
+        session.detach()
+
+    def pages_of_many_parameters(self) -> None:
+        experiment = self._trials.experiment
+        self._page.goto("/new/")  # what a server loads for its first form is no matter of many parameters
+        for name, address, ready in (
+                ("overview", self._address, DRAWN), ("trials", f"{self._address}trials/", TABLE),
+                ("hyper-parameters", f"{self._address}parameters/", ACROSS),
+                ("compare", f"{self._address}compare/?trials=1,2,3,4,5", SIDE_BY_SIDE),
+                ("a trial", f"/trials/{self._trials.one_finished}/", CURVE),
+                ("new experiment", f"/new/?clone={experiment}", SPACE)):
+            self._view_first(name, address, ready)
+        self._page.goto(f"{self._address}parameters/", wait_until="commit")
+        self._say("hyper-parameters: what matters is there", self._page.evaluate(MATTERS), IMPORTANCE)
+        self._page.goto(f"{self._address}trials/")
+        self._page.wait_for_selector("#live[data-state=live]")
+        for heading in ("Result", "encoder_block/layer0/dropout"):
+            self._say(f"trials: sorted by {heading}, in the page", self._page.evaluate(ANOTHER_TABLE, ["", heading]),
+                      self._another_table)
+
+    def first_views(self) -> None:
         for name, path, ready in (("overview", "", DRAWN), ("trials", "trials/", TABLE)):
-            self._page.goto("/sign-in/")
-            session = self._context.new_cdp_session(self._page)
-            session.send("Network.enable")
-            session.send("Network.clearBrowserCache")
-            sizes: list[float] = []
-            session.on("Network.loadingFinished", lambda event, sizes=sizes: sizes.append(event["encodedDataLength"]))
-            self._page.goto(self._address + path, wait_until="commit")
-            self._say(f"{name}: first view", self._page.evaluate(ready), self._first_view)
-            self._page.wait_for_load_state("networkidle")
-            self._report.add(f"{self._size}, {name}: transferred", sum(sizes) / 1e6, "MB", limit=MOST_BYTES / 1e6)
-            session.detach()
+            self._view_first(name, self._address + path, ready)
         self._page.goto(f"{self._address}parameters/", wait_until="commit")
         self._say("hyper-parameters: first view", self._page.evaluate(ACROSS), PARAMETERS)
         self._say("hyper-parameters: what matters is there", self._page.evaluate(MATTERS), IMPORTANCE)
@@ -220,34 +258,38 @@ class Measured:
             self._say(f"{name}: longest task meanwhile", longest, LONGEST_TASK)
 
 
-def measure(count: int, curve: int, folder: Path, browser: Any, report: Report) -> None:
+def measure(size: tuple[int, int, int], folder: Path, browser: Any, report: Report) -> None:
+    count, curve, wide = size
     server = RunningServer(folder / "data")
     try:
         server.start()
         began = time.monotonic()
-        trials = SimulatedTrials(server, finished=count, curve=curve, running=RUNNING)
+        trials = SimulatedTrials(server, finished=count, curve=curve, running=RUNNING, wide=wide)
         print(f"{count} trials of {curve} intermediate results (filled in {time.monotonic() - began:.0f} s), "
               f"load {os.getloadavg()[0]:.1f}", flush=True)
-        measured = Measured(server, trials, browser, report, (count, curve))
-        measured.first_views()
-        measured.other_tables()
-        measured.bursts()
+        measured = Measured(server, trials, browser, report, size)
+        if wide:
+            measured.pages_of_many_parameters()
+        else:
+            measured.first_views()
+            measured.other_tables()
+            measured.bursts()
         measured.close()
     finally:
         server.close()
 
 
-def main(sizes: list[tuple[int, int]]) -> int:
+def main(sizes: list[tuple[int, int, int]]) -> int:
     report = Report(__file__)  # chromium and server share the machine
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-        for count, curve in sizes:
+        for size in sizes:
             with tempfile.TemporaryDirectory() as folder:
-                measure(count, curve, Path(folder), browser, report)
+                measure(size, Path(folder), browser, report)
         browser.close()
     return report.finish()
 
 
 if __name__ == "__main__":
-    wanted = [(int(count), int(curve)) for count, _, curve in (text.partition("x") for text in sys.argv[1:])]
-    sys.exit(main(wanted or list(SIZES)))
+    wanted = [[int(number) for number in text.split("x")] for text in sys.argv[1:]]
+    sys.exit(main([(count, curve, more[0] if more else 0) for count, curve, *more in wanted] or list(SIZES)))

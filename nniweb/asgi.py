@@ -34,7 +34,7 @@ from nniweb.middleware.require_tls import not_in_the_clear  # noqa: E402
 from nniweb.middleware.senders import may_send  # noqa: E402
 from nniweb.observability import probes  # noqa: E402
 from nniweb.process.freed_memory import give_back_regularly, use_few_arenas  # noqa: E402
-from nniweb.process.garbage import look_seldom  # noqa: E402
+from nniweb.process.garbage import leave_alone_what_is_loaded  # noqa: E402
 from nniweb.upgrades.refusal import too_new_or_unknown  # noqa: E402
 from nniweb.web_server.server import take_the_place_of_daphnes  # noqa: E402
 from trialkeeper import contract  # noqa: E402
@@ -60,7 +60,7 @@ _probes = not_too_large(probes.probe_application, lambda scope: ANYBODYS_BYTES)
 get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not while the first visitor waits
 keeper_application = KeeperApplication()
 websocket_application: Any = own_pages_only(AuthMiddlewareStack(signed_in_only(URLRouter(websocket_urlpatterns))))
-look_seldom()
+leave_alone_what_is_loaded()
 take_the_place_of_daphnes()
 give_back_regularly()
 

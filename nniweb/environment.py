@@ -5,6 +5,8 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from trainingservice.words.shown_value import shown
+
 
 def text(name: str, default: str = "") -> str:
     """The variable, or the content of the file that ``NAME_FILE`` names (for secrets), or the default."""
@@ -24,7 +26,7 @@ def number(name: str, default: int) -> int:
     try:
         return int(value)
     except ValueError:
-        raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
+        raise ImproperlyConfigured(f"{name} must be a whole number, not {shown(value)}.") from None
 
 
 def days(name: str) -> int | None:
@@ -42,7 +44,7 @@ def days_or_word(name: str, default: str, words: tuple[str, ...]) -> int | str:
         return value
     if not value.isascii() or not value.isdecimal() or not 1 <= int(value) <= 36_500:
         raise ImproperlyConfigured(f"{name} must be {', '.join(words)} or a number of days from 1 to 36500, not "
-                                   f"{value!r}.")
+                                   f"{shown(value)}.")
     return int(value)
 
 
@@ -53,7 +55,7 @@ def boolean(name: str, default: bool) -> bool:
         return True
     if value in ("0", "false", "no", "off", ""):
         return False
-    raise ImproperlyConfigured(f"{name} must be 1 or 0, not {value!r}.")
+    raise ImproperlyConfigured(f"{name} must be 1 or 0, not {shown(value)}.")
 
 
 def names(name: str, default: str = "") -> list[str]:

@@ -6,6 +6,7 @@ Every variable read here is explained in docs/settings.md.
 import importlib.util
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nniweb import mail_settings
 from nniweb.environment import boolean, days, days_or_word, names, number, text
 from nniweb.http.proxies import read_networks
 from nniweb.storage import own_files
+from trainingservice.words.shown_value import shown
 
 BASE_DIR = own_files.FOLDER
 
@@ -119,7 +121,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "nniweb.middleware.static_files.StaticFilesMiddleware",
     "nniweb.http.private_answers.PrivateAnswersMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -152,7 +154,7 @@ TEMPLATES: list[dict[str, Any]] = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.what_to_type"],
+            "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.markdown", "nniweb.dashboard.what_to_type"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -235,6 +237,8 @@ else:
             "TEST": {"NAME": DATA_FOLDER / "test.sqlite3"},
         }
     }
+    # REST framework loads these where psycopg is installed, and it: a tenth of a start, for nothing with SQLite
+    sys.modules.setdefault("django.contrib.postgres.fields", None)  # type: ignore[arg-type]  # such a module is missing
 # 0: a request's thread gives its connection back; kept ones leak descriptors under ASGI
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 
@@ -265,7 +269,7 @@ if OIDC_ISSUER:
         raise ImproperlyConfigured("NNIWEB_OIDC_ISSUER is set, but NNIWEB_OIDC_CLIENT_ID is not. Set it to the client "
                                    "id that the provider gave to this application.")
 if OIDC_ROLE not in ("viewer", "member", "admin"):
-    raise ImproperlyConfigured(f"NNIWEB_OIDC_ROLE must be viewer, member or admin, not {OIDC_ROLE!r}.")
+    raise ImproperlyConfigured(f"NNIWEB_OIDC_ROLE must be viewer, member or admin, not {shown(OIDC_ROLE)}.")
 
 # --- REST ------------------------------------------------------------------------------------
 # what one trial's keeper may send
@@ -313,7 +317,7 @@ SPECTACULAR_SETTINGS = {
 LOG_LEVEL = text("NNIWEB_LOG_LEVEL", "INFO").upper()
 LOG_FORMAT = text("NNIWEB_LOG_FORMAT", "text").lower()
 if LOG_FORMAT not in ("text", "json"):
-    raise ImproperlyConfigured(f"NNIWEB_LOG_FORMAT must be text or json, not {LOG_FORMAT!r}.")
+    raise ImproperlyConfigured(f"NNIWEB_LOG_FORMAT must be text or json, not {shown(LOG_FORMAT)}.")
 METRICS_TOKEN = text("NNIWEB_METRICS_TOKEN")
 LOGGING = {
     "version": 1,

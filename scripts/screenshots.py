@@ -156,12 +156,12 @@ def drawn(page: Page) -> None:
 def checked(page: Page, code: Path) -> None:
     page.get_by_label("Code folder on the server").fill(str(code))
     page.get_by_role("button", name="Check").click()
-    page.get_by_role("heading", name="Nothing is wrong").wait_for()
+    page.get_by_role("heading", name="Ready to launch").wait_for()
     page.evaluate("scrollTo(0, 0)")
 
 
 def rehearsed(page: Page) -> None:
-    page.get_by_role("button", name="Rehearse").click()
+    page.get_by_role("button", name="Test cluster").click()
     page.get_by_text("checks are good").wait_for()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -37,6 +39,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collection makes stays until the end: it is not looked through for garbage, then or while tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

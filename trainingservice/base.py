@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainingservice.cluster_metadata import MetadataKey, keys_of
+from trainingservice.cluster_metadata.keys import MetadataKey, keys_of
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions, without_secrets
 from trainingservice.errors import InvalidMetadata, Unsupported
 from trainingservice.files.output_folder import OutputFolder
@@ -65,6 +65,9 @@ class RehearsalFinding:
     message: str
     machine: str = ""
     temporary: bool = False
+    #: Path of the field of the settings that it is about, as files have it (``machineList[0].host``). "": the settings'
+    #: ``fields_of_checks`` says it, or there is none.
+    field: str = ""
 
     @property
     def blocks(self) -> bool:

@@ -12,6 +12,11 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
 
 
+def fold(key: str) -> str:
+    """The form in which two spellings of one field are equal."""
+    return key.replace("_", "").lower()
+
+
 class SettingsModel(BaseModel):
     """Fields are snake_case in code and camelCase in files; unknown fields are refused.
 
@@ -25,6 +30,9 @@ class SettingsModel(BaseModel):
     #: Names (snake_case) of fields that may change while the stored secrets beside and below them stay: nothing in them
     #: decides where a secret is sent. After a change of any other field such a secret must be given again.
     keeps_secrets: ClassVar[frozenset[str]] = frozenset()
+    #: Names (snake_case) of fields that serve instead of a secret, such as a key's file: an entry of a list that has
+    #: got one of them needs no stored secret of the entry whose place it takes.
+    serves_as_secret: ClassVar[frozenset[str]] = frozenset()
     #: How NNI's v1 files spell these fields: v1 path in the file -> path in the v2 section, both with
     #: ``[]`` after a list (``"machineList[].ip": "machineList[].host"``). Where two v1 fields mean the
     #: same, the later one wins. Leave it empty for a platform that has no v1 form.
@@ -59,6 +67,19 @@ class ClusterSettings(SettingsModel):
     #: What NNI's ``reuseMode`` means on this platform: shown to people whose file sets it (the field
     #: is accepted everywhere, also where no model declares it).
     reuse_mode_meaning: ClassVar[str] = "it has no effect here"
+    #: Check of a rehearsal (``RehearsalFinding.check``) -> the field that its findings are about, as files have it, for
+    #: forms to show them there. ``machineList[].host``: in the entry whose ``host`` is the finding's machine.
+    fields_of_checks: ClassVar[Mapping[str, str]] = {}
+
+    def field_of_check(self, check: str, machine: str) -> str:
+        """The path of the field that such a finding is about, "" where none is named: ``machineList[0].host``."""
+        head, brackets, tail = self.fields_of_checks.get(check, "").partition("[]")
+        if not brackets:
+            return head
+        name = next(name for name, field in type(self).model_fields.items() if (field.alias or name) == head)
+        found = [index for index, entry in enumerate(getattr(self, name))
+                 if getattr(entry, "host", None) == machine]
+        return f"{head}[{found[0]}]{tail}" if len(found) == 1 else head
 
     def borrowed_from_the_server(self) -> str:
         """What these settings use that belongs to the user the server runs as (keys, say), in words; "" for nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainingservice.reasons import Reason
+from trainingservice.words.shown_value import shown
 
 
 class TrainingServiceError(Exception):
@@ -48,7 +49,7 @@ class UnknownTrialJob(TrainingServiceError):
     """No job of that name is known to the service or found on the platform."""
 
     def __init__(self, job_name: str) -> None:
-        super().__init__(f"no trial job named {job_name!r} is known here")
+        super().__init__(f"no trial job named {shown(job_name)} is known here")
         self.job_name = job_name
 
 

@@ -19,6 +19,7 @@ import yaml
 
 from trainingservice.files.unlinked_paths import read_file
 from trainingservice.files.yaml_faults import UNCLEAR, fault_of
+from trainingservice.limited_json import text_problem
 
 #: Keys and list indices from the top of the document.
 Path = tuple[str | int, ...]
@@ -56,15 +57,6 @@ def path_text(path: Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
-
-
-def text_problem(text: str) -> str:
-    """Why this text cannot be stored, "" where it can."""
-    if "\x00" in text:
-        return "contains the character NUL, which databases cannot store"
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        return "contains half of a character (a lone surrogate)"
-    return ""
 
 
 def scalar_problem(value: object) -> str:

@@ -18,6 +18,7 @@ from importlib.metadata import entry_points
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
 from trainingservice.errors import PermanentError
+from trainingservice.words.shown_value import shown
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ def _targets() -> dict[str, str]:
         if equals and name.strip() and target.strip():
             targets[name.strip()] = target.strip()
         elif piece.strip():
-            _warn_once(f"{EXTRA_PLATFORMS_VARIABLE}: {piece.strip()!r} is not of the form name=module:Class "
+            _warn_once(f"{EXTRA_PLATFORMS_VARIABLE}: {shown(piece.strip())} is not of the form name=module:Class "
                        "and is ignored")
     with _lock:
         targets.update(_registered)
@@ -177,8 +178,9 @@ def _unknown(name: str, known: list[str]) -> str:
     if name.lower() in MISSING:
         return MISSING[name.lower()]
     nearest = difflib.get_close_matches(name, [*known, *ALIASES], n=1)
-    suggestion = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return (f"There is no platform named {name!r}.{suggestion} Known platforms: {', '.join(known)}. A platform of a "
+    suggestion = f" Did you mean {shown(nearest[0])}?" if nearest else ""
+    return (f"There is no platform named {shown(name)}.{suggestion} Known platforms: {', '.join(known)}. A platform "
+            "of a "
             "package must be installed in the Python environment of the server, or be named in "
             f"{EXTRA_PLATFORMS_VARIABLE} where the server is started.")
 
@@ -190,18 +192,21 @@ def _load(name: str, target: str) -> type[TrainingService]:
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if missing == module_name or module_name.startswith(missing + "."):
-            raise BrokenPlatform(f"Platform {name!r} is registered as {target!r}, but there is no module {missing!r}; "
+            raise BrokenPlatform(f"Platform {shown(name)} is registered as {shown(target, 200)}, but there is no "
+                                 f"module {shown(missing)}; "
                                  "install the package it comes from or correct the registration.") from error
         hint = INSTALL_HINTS.get(missing.partition(".")[0], f"pip install {missing.partition('.')[0]}")
-        raise BrokenPlatform(f"Platform {name!r} needs the Python library {missing!r}, which is not installed here. "
+        raise BrokenPlatform(f"Platform {shown(name)} needs the Python library {shown(missing)}, which is not "
+                             "installed here. "
                              f"Install it with: {hint}") from error
     except AttributeError as error:
-        raise BrokenPlatform(f"Platform {name!r} is registered as {target!r}, but module {module_name!r} has no "
-                             f"{class_name!r}; correct the registration.") from error
+        raise BrokenPlatform(f"Platform {shown(name)} is registered as {shown(target, 200)}, but module "
+                             f"{shown(module_name)} has no "
+                             f"{shown(class_name)}; correct the registration.") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module that calls sys.exit() must not end the server
-        raise BrokenPlatform(f"Platform {name!r} ({target}) cannot be imported: {type(error).__name__}: {error}. "
+        raise BrokenPlatform(f"Platform {shown(name)} ({target}) cannot be imported: {type(error).__name__}: {error}. "
                              "Ask its author, or remove the package.") from error
     _check(name, target, platform)
     found: type[TrainingService] = platform
@@ -211,21 +216,22 @@ def _load(name: str, target: str) -> type[TrainingService]:
 def _check(name: str, target: str, platform: object) -> None:
     """Refuse a class that cannot work, naming what it lacks."""
     if not isinstance(platform, type) or not issubclass(platform, TrainingService):
-        raise BrokenPlatform(f"Platform {name!r}: {target} is not a subclass of trainingservice.base.TrainingService.")
+        raise BrokenPlatform(f"Platform {shown(name)}: {target} is not a subclass of "
+                             "trainingservice.base.TrainingService.")
     forgotten = sorted(getattr(platform, "__abstractmethods__", ()))
     forgotten += [attribute for attribute in ("platform",) if not hasattr(platform, attribute)]
     if inspect.isabstract(platform) or forgotten:
-        raise BrokenPlatform(f"Platform {name!r}: {target} does not define {', '.join(forgotten)}; "
+        raise BrokenPlatform(f"Platform {shown(name)}: {target} does not define {', '.join(forgotten)}; "
                              "its author must add what is missing.")
-    wrong = [f"{attribute} is {getattr(platform, attribute)!r}, not {what}" for attribute, (kind, what)
+    wrong = [f"{attribute} is {shown(getattr(platform, attribute))}, not {what}" for attribute, (kind, what)
              in _ATTRIBUTES.items() if not _is_of(getattr(platform, attribute), kind)]
     if wrong:
-        raise BrokenPlatform(f"Platform {name!r}: of {target}, {'; '.join(wrong)}; its author must correct that.")
+        raise BrokenPlatform(f"Platform {shown(name)}: of {target}, {'; '.join(wrong)}; its author must correct that.")
     try:
         for model in (platform.settings_model, platform.options_model):
             model.model_json_schema()
     except Exception as error:
-        raise BrokenPlatform(f"Platform {name!r}: {target} has settings that cannot be described "
+        raise BrokenPlatform(f"Platform {shown(name)}: {target} has settings that cannot be described "
                              f"({type(error).__name__}: {' '.join(str(error).split())[:300]}); its author must choose "
                              "fields of other types.") from error
 

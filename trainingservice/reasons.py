@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainingservice.words.shown_value import shown
+from trainingservice.words.status_words import status_word
+
 #: Codes of text that is not made here.
 PLATFORM, OTHER = "platform", "other"
 
@@ -412,6 +415,14 @@ def _unfinished(left: int) -> str:
     return count_of(left, "unfinished trial")
 
 
+def _max_trial_number(most: int, ended: dict[str, int] | None = None) -> str:
+    if ended is None:
+        return f"All {most} trials that maxTrialNumber allows were created." if most != 1 else \
+            "The only trial that maxTrialNumber allows was created."
+    each = ", ".join(f"{count} {status_word(status).lower()}" for status, count in ended.items() if count)
+    return f"Finished: {sum(ended.values())} of {count_of(most, 'trial')} ({each})."
+
+
 def _last_words(text: str) -> str:
     return f" Last line of stderr: {text}" if text else ""
 
@@ -564,12 +575,14 @@ CODES: dict[str, Kind] = {
             f"{_last_words(last_words)}")),
     "time_limit": Kind(
         "The trial ran longer than maxTrialDuration.", lambda: "The trial ran longer than maxTrialDuration allows."),
-    "canceled": Kind("A person canceled the trial.", lambda: "Canceled by a person."),
+    "canceled": Kind(
+        "A person stopped the trial. by: the user name, where it is known.",
+        lambda by="a person": f"Stopped by {by}."),
     "stopped_early": Kind("The assessor, or the tuner, stopped the trial.", lambda: "Stopped early."),
-    "canceled_by_platform": Kind("The platform canceled the trial.", lambda: "Canceled by the platform."),
+    "canceled_by_platform": Kind("The platform stopped the trial.", lambda: "Stopped by the platform."),
     "canceled_before_start": Kind(
-        "The trial was canceled before its platform had started it.",
-        lambda: "The trial was canceled before it started."),
+        "The trial was stopped before its platform had started it.",
+        lambda: "The trial was stopped before it started."),
     "keeper_stopped": Kind(
         "Something outside of this server stopped the trial's keeper.",
         lambda: "Something outside of this server stopped the trial's keeper (SIGTERM)."),
@@ -579,9 +592,7 @@ CODES: dict[str, Kind] = {
         lambda cause, said="", because=None: f"{cause} {said}".rstrip()),
     "experiment_stopped": Kind("The experiment was stopped.", lambda: "The experiment was stopped."),
     "max_trial_number": Kind(
-        "maxTrialNumber is reached.", lambda most: (
-            f"All {most} trials that maxTrialNumber allows were created." if most != 1 else
-            "The only trial that maxTrialNumber allows was created.")),
+        "maxTrialNumber is reached. ended: of an experiment that is over, its trials by status.", _max_trial_number),
     "max_duration": Kind(
         "maxExperimentDuration is over.",
         lambda seconds: f"The experiment has run for maxExperimentDuration ({seconds:g} s)."),
@@ -679,11 +690,12 @@ CODES: dict[str, Kind] = {
         lambda tuner: f"{tuner} cannot use imported results, because it compares only trials that it proposed."),
     "cluster_unknown": Kind(
         "There is no such cluster, or this person may not use it. known: the clusters that the person may use.",
-        lambda cluster, known: (f"There is no cluster named {cluster!r} that you may use. Clusters that you may use: "
+        lambda cluster, known: (f"There is no cluster named {shown(cluster)} that you may use. Clusters that you "
+                                "may use: "
                                 f"{', '.join(known) or 'none'}.")),
     "name_taken": Kind(
         "The name is taken. what: the kind of thing it names.",
-        lambda what, name: f"There is a {what} named {name!r} already."),
+        lambda what, name: f"There is a {what} named {shown(name)} already."),
     "cluster_in_use": Kind(
         "Experiments use the cluster, or belong to it. said: which, and what to do.", lambda cluster, said: said),
     "not_callable": Kind(

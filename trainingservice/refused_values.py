@@ -5,12 +5,13 @@ Neither pydantic's messages nor regular expressions are shown to anybody.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from pydantic import AfterValidator, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
+
+from trainingservice.words.shown_value import shown
 
 #: What NNI's documentation has where a value of one's own belongs: ``{your_host}``, ``${token}``, ``<user name>``.
 _PLACEHOLDER = re.compile(r"\$?\{[^{}]*\}|<[^<>]*>")
@@ -42,16 +43,6 @@ def placeholder_sentence(value: Any) -> str:
     elif isinstance(value, str) and _PLACEHOLDER.fullmatch(value.strip()):
         text = value.strip()
     return f"is a placeholder, {text[:60]}: write your own value instead of it" if text else ""
-
-
-def shown(value: Any) -> str:
-    """A value as the caller wrote it, shortened; of groups only their kind."""
-    if isinstance(value, dict):
-        return "a group of fields"
-    if isinstance(value, list | tuple):
-        return "a list"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:56] + '..."'
 
 
 def sentence(error: ErrorDetails, hidden: bool = False) -> str:

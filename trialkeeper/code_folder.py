@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import TYPE_CHECKING, Callable, Optional
@@ -121,8 +122,8 @@ def extract_archive(archive: str, target: str) -> None:
         raise CannotStart("the code archive cannot be unpacked: %s" % error) from error
     for link in links:
         if os.path.islink(link) and not _is_inside(os.path.realpath(link), root):
-            raise CannotStart("the code archive was refused: the link %r leaves the folder"
-                              % os.path.relpath(link, root))
+            raise CannotStart("the code archive was refused: the link %s leaves the folder"
+                              % json.dumps(os.path.relpath(link, root)))
     os.rename(partial, target)
 
 
@@ -134,10 +135,10 @@ def _extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, root: str) ->
         return False
     if os.path.isabs(member.name) or name.split("/")[0] == ".." or "\0" in name \
             or not _is_inside(os.path.realpath(os.path.dirname(path)), root):
-        raise CannotStart("the code archive was refused: the path %r leaves the folder" % member.name)
+        raise CannotStart("the code archive was refused: the path %s leaves the folder" % json.dumps(member.name))
     if member.isdir():
         if os.path.islink(path):
-            raise CannotStart("the code archive was refused: %r is a link and a folder" % member.name)
+            raise CannotStart("the code archive was refused: %s is a link and a folder" % json.dumps(member.name))
         os.makedirs(path, exist_ok=True)
         os.chmod(path, member.mode & 0o777 | 0o700)
         return False
@@ -147,18 +148,18 @@ def _extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, root: str) ->
         os.remove(path)
     if member.issym():
         if os.path.isabs(member.linkname):
-            raise CannotStart("the code archive was refused: the link %r leaves the folder" % member.name)
+            raise CannotStart("the code archive was refused: the link %s leaves the folder" % json.dumps(member.name))
         os.symlink(member.linkname, path)
         return True
     if member.islnk():
         source = os.path.realpath(os.path.join(root, member.linkname))
         if not _is_inside(source, root) or not os.path.isfile(source):
-            raise CannotStart("the code archive was refused: the link %r leaves the folder" % member.name)
+            raise CannotStart("the code archive was refused: the link %s leaves the folder" % json.dumps(member.name))
         shutil.copy2(source, path)
         return False
     content = tar.extractfile(member) if member.isreg() else None
     if content is None:
-        raise CannotStart("the code archive was refused: %r is neither file, folder nor link" % member.name)
+        raise CannotStart("the code archive was refused: %s is neither file, folder nor link" % json.dumps(member.name))
     with content, open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as stream:
         shutil.copyfileobj(content, stream, 256 * 1024)
         os.fchmod(stream.fileno(), member.mode & 0o777 | 0o600)

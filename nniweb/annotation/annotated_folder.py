@@ -58,12 +58,12 @@ def _read(entries: Iterable[CodeEntry]) -> RewrittenFiles:
             continue
         total += len(source)
         if len(source) > LARGEST_FILE:
-            problems.append(FileProblem(entry.name, 0, f"has annotations and more than {LARGEST_FILE // 2**20} MiB. "
+            problems.append(FileProblem(entry.name, 0, f"has annotations and more than {LARGEST_FILE // 2**20} MB. "
                                                        "Move code without annotations into another file."))
         elif total <= MOST_BYTES:
             files[entry.name] = source
     if total > MOST_BYTES:
-        problems.append(FileProblem("", 0, f"the files with annotations have more than {MOST_BYTES // 2**20} MiB in "
+        problems.append(FileProblem("", 0, f"the files with annotations have more than {MOST_BYTES // 2**20} MB in "
                                            "total. Exclude files that the trials do not need with .nniignore."))
     if problems:
         raise AnnotationsInvalid(problems)

@@ -130,7 +130,7 @@ def answer_to(files: Mapping[str, bytes]) -> dict[str, Any]:
             written += len(found.source)
             if written > MOST_WRITTEN:
                 problems.append((name, 0, "with the annotations applied, the code has more than "
-                                          f"{MOST_WRITTEN // 2**20} MiB. Give the parameters fewer options."))
+                                          f"{MOST_WRITTEN // 2**20} MB. Give the parameters fewer options."))
                 break
             sources[name] = base64.b64encode(found.source).decode()
     return {"space": space, "places": places, "sources": sources, "problems": problems}

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from nniweb.api import schema  # noqa: F401  tells the schema how programs and browsers sign in
-from nniweb.api.administration import audit_log, disk_usage, quotas
+from nniweb.api.administration import audit_log, disk_usage, quotas, usage
 from nniweb.api.clusters import cluster_views, platforms, workers
 from nniweb.api.clusters.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
 from nniweb.api.experiments import (
@@ -103,6 +103,7 @@ urlpatterns = [
     path(f"{TRIAL}/output-files/content/", trial_output_files.TrialOutputFileView.as_view()),
     path(f"{TRIAL}/output-files/archive/", trial_output_files.TrialOutputArchiveView.as_view()),
     path("clusters/", cluster_views.ClustersView.as_view()),
+    path("clusters/check/", cluster_views.ClusterCheckView.as_view()),
     path(f"{CLUSTER}/", cluster_views.ClusterDetailView.as_view()),
     path(f"{CLUSTER}/actions/rehearse/", cluster_views.ClusterRehearsalView.as_view()),
     path(f"{CLUSTER}/metadata/", ClusterMetadataListView.as_view()),
@@ -113,6 +114,7 @@ urlpatterns = [
     path(f"{RULE}/deliveries/", notifications.DeliveriesView.as_view()),
     path(f"{RULE}/deliveries/<uuid:delivery_id>/actions/send-again/", notifications.DeliverySendAgainView.as_view()),
     path("platforms/", platforms.PlatformsView.as_view()),
+    path("platforms/<str:name>/", platforms.PlatformView.as_view()),
     path("account/", account.AccountView.as_view()),
     path("tokens/", tokens.TokensView.as_view()),
     path("tokens/<int:token_id>/", tokens.TokenView.as_view()),
@@ -126,6 +128,7 @@ urlpatterns = [
     path("audit/", audit_log.AuditView.as_view()),
     path("disk-usage/", disk_usage.DiskUsageView.as_view()),
     path("disk-usage/data-folder/", disk_usage.InstallationUsageView.as_view()),
+    path("usage/", usage.UsageView.as_view()),
     path("workers/", workers.WorkersView.as_view()),
     re_path("", NothingHereView.as_view()),
 ]

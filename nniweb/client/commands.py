@@ -22,6 +22,8 @@ from nniweb.client.connection import Client
 from nniweb.client.errors import CannotReach, ClientError
 from nniweb.client.experiment import Experiment
 from nniweb.client.following import MOST_OF_FRONT, UNREACHABLE, Follower, RestFollowed
+from trainingservice.limited_json import json_fault
+from trainingservice.words.shown_value import shown
 
 #: Exit status where the server refused, or something here was wrong.
 FAILED = 1
@@ -75,7 +77,7 @@ class _Commands:
                                          git=_git(options), progress=progress)
         if progress is not None:
             progress.end()
-        self.say(f"Launched {experiment.name!r}, id {experiment.id}")
+        self.say(f"Launched {shown(experiment.name)}, id {experiment.id}")
         self.say(experiment.url)
         for note in experiment.document["notes"]:
             self.say(f"Note: {note}")
@@ -198,7 +200,7 @@ class _Commands:
         except OSError as error:
             raise ClientError(f"{options.filename} cannot be read: {error.strerror}.") from None
         except ValueError as error:
-            raise ClientError(f"{options.filename} is not JSON: {error}.") from None
+            raise ClientError(f"{options.filename} is not JSON: {json_fault(error)}.") from None
         count = experiment.import_results(results)
         self.say(words.imported_line(count, experiment.name, has_ended=experiment.has_ended))
 
@@ -211,9 +213,9 @@ class _Commands:
         if len(found) == 1 or exact:
             return (exact or found)[0]
         if not found:
-            raise ClientError(f"There is no experiment whose id begins with {start!r}, or you may not see it. "
+            raise ClientError(f"There is no experiment whose id begins with {shown(start)}, or you may not see it. "
                               "`nniweb experiments list --all` lists all experiments that you may see.")
-        raise ClientError(f"Several ids begin with {start!r}: "
+        raise ClientError(f"Several ids begin with {shown(start)}: "
                           f"{', '.join(f'{each.name} ({each.id})' for each in found[:6])}.")
 
     def _lines(self, lines: list[str]) -> None:
@@ -235,7 +237,7 @@ class _UploadLine:
         percent = 100 * sent // max(total, 1)
         if percent != self._shown:
             self._shown = percent
-            self._out.write(f"\rUploading the code: {sent / 2**20:.1f} of {total / 2**20:.1f} MiB, {percent} %")
+            self._out.write(f"\rUploading the code: {sent / 2**20:.1f} of {total / 2**20:.1f} MB, {percent} %")
             self._out.flush()
 
     def end(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Self
 from nniweb.client.errors import ClientError, FieldError, NotFound, WaitedTooLong
 from nniweb.client.records import Records, metric_records, value_of
 from nniweb.client.transport import Transport
+from trainingservice.words.shown_value import shown
 
 #: Statuses in which nothing happens any more, unless somebody resumes it.
 ENDED = ("DONE", "STOPPED", "ERROR")
@@ -184,7 +185,7 @@ class Experiment:
 def segment(name: str) -> str:
     """An id as a part of a path. Raises NotFound for what is none."""
     if not name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in name):
-        raise NotFound(404, [FieldError("", f"{name!r} is not an id.")])
+        raise NotFound(404, [FieldError("", f"{shown(name)} is not an id.")])
     return name
 
 

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from trainingservice.words.status_words import status_word
+
 _BAR = 30
 #: Characters of a cell with words of people.
 _LONGEST_CELL = 40
@@ -18,13 +20,13 @@ def progress_line(document: Mapping[str, Any]) -> str:
     fraction = progress["fraction"]
     filled = round(_BAR * fraction) if fraction is not None else 0
     bar = f"[{'#' * filled}{'.' * (_BAR - filled)}] " if fraction is not None else ""
-    counts = ", ".join(f"{count} {status.lower().replace('_', ' ')}" for status, count in progress["trials"].items()
+    counts = ", ".join(f"{count} {status_word(status).lower()}" for status, count in progress["trials"].items()
                        if count)
     best = f"  best {_best(progress)}" if progress["best_value"] is not None else ""
     if progress.get("front") is not None:
         best = f"  {progress['front']} on the Pareto front"
     left = f"  about {readable_seconds(progress['eta'])} left" if progress["eta"] else ""
-    return (f"{bar}{document['status']}  {progress['ended']}{f'/{limit}' if limit else ''} ended"
+    return (f"{bar}{status_word(document['status'])}  {progress['ended']}{f'/{limit}' if limit else ''} ended"
             + (f" ({counts})" if counts else "") + best + left)
 
 
@@ -92,7 +94,7 @@ def experiments_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = [("ID", "NAME", "STATUS", "TRIALS", "BEST", "OWNER", "CREATED")]
     for document in documents:
         progress, limit = document["progress"], document["max_trial_number"]
-        status = document["status"] + (", failed" if document.get("outcome") == "failed" else "")
+        status = status_word(document["status"]) + (", failed" if document.get("outcome") == "failed" else "")
         rows.append((document["id"], document["name"][:_LONGEST_CELL], status,
                      f"{progress['ended']}{f'/{limit}' if limit else ''}", _best(progress),
                      document["owner"] or "", document["created_at"][:16].replace("T", " ")))
@@ -104,7 +106,7 @@ def trials_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = [("NO", "ID", "STATUS", "RESULT", "DURATION", "PARAMETERS", "WHY")]
     for document in documents:
         duration = document["duration"]
-        rows.append((str(document["sequence_id"]), document["id"], document["status"],
+        rows.append((str(document["sequence_id"]), document["id"], status_word(document["status"]),
                      _number(document["final_number"]), "" if duration is None else readable_seconds(duration),
                      _parameters(document["parameters"]), document["message"][:2 * _LONGEST_CELL]))
     return table(rows)

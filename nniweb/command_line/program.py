@@ -8,6 +8,7 @@ import sys
 from typing import TextIO
 
 from nniweb import __version__
+from nniweb.process.garbage import do_not_look, look_seldom
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -19,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             _run(arguments)
         finally:
+            look_seldom()
             sys.stdout.flush()
     except BrokenPipeError as error:
         for stream in (sys.stdout, sys.stderr):
@@ -57,6 +59,7 @@ def _run(arguments: list[str] | None) -> None:
 
         sys.exit(run(given[1:]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nniweb.settings")
+    do_not_look()  # the app does when all is loaded
     try:
         from django.core.exceptions import ImproperlyConfigured
         from django.core.management import execute_from_command_line

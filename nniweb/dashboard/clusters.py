@@ -20,12 +20,15 @@ from nniweb.experiments.clusters.cluster_platform import platform_of
 from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.clusters.worker_presence import alive_workers, is_leased
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
+from nniweb.experiments.queries.list_states import IN_TROUBLE
 from trainingservice.platforms import broken_platforms
 
 #: Trials that a cluster's page lists.
 SHOWN_TRIALS = 50
 #: GPUs that are drawn for one cluster in the list; the numbers beside them count all.
 MOST_IN_STRIP = 48
+#: Machines that cannot be used, and owners of trials, that a card names.
+MOST_BROKEN, MOST_OWNERS = 3, 4
 
 
 @require_GET
@@ -33,14 +36,18 @@ def clusters(request: HttpRequest) -> HttpResponse:
     """All clusters that the visitor may see."""
     user = the_visitor(request)
     found = list(visible_clusters(user).select_related("owner", "group").prefetch_related("machines").order_by("name"))
-    counts = _unfinished(found)
+    counts = unfinished_trials(found)
     machines = [machine for cluster in found for machine in cluster.machines.all()]
     holders = gpu_holders(machines, user)
     reasons = _reasons(found, user)
+    owners = _owners(found, user)
     rows = []
     for cluster in found:
         gpus = [gpu for machine in cluster.machines.all() for gpu in gpus_of(machine, holders, {})]
-        rows.append({"cluster": cluster, "people": who_may_use(cluster),
+        broken = [machine for machine in cluster.machines.all() if not machine.healthy]
+        rows.append({"cluster": cluster, "people": who_may_use(cluster), **_use_of(gpus),
+                     "owners": owners.get(cluster.pk, []), "broken": broken[:MOST_BROKEN],
+                     "broken_left": max(0, len(broken) - MOST_BROKEN),
                      "counts": counts.get(cluster.pk, Counter()), "gpus": len(gpus),
                      "held": sum(gpu.is_held for gpu in gpus), "strip": GpuStrip(gpus[:MOST_IN_STRIP]),
                      "beyond": max(0, len(gpus) - MOST_IN_STRIP), "reason": reasons.get(cluster.pk, ("", {}))[0],
@@ -48,10 +55,6 @@ def clusters(request: HttpRequest) -> HttpResponse:
                      "usable": sum(machine.healthy for machine in cluster.machines.all())})
     return render(request, "dashboard/clusters.html", {
         "rows": rows, "now": timezone.now(), "broken": broken_platforms()})
-
-
-#: In which what a rehearsal found before may be otherwise now.
-IN_TROUBLE = (Cluster.Health.DEGRADED, Cluster.Health.AWAY, Cluster.Health.BAD)
 
 
 @require_GET
@@ -66,13 +69,14 @@ def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
         holder["trial"] for held in holders.values() for holder in held}).select_related("experiment")}
     unfinished = Trial.objects.unfinished().filter(experiment__cluster=found)
     latest = Attempt.objects.filter(trial=OuterRef("pk")).order_by("-number").values("machine_name")[:1]
-    seen = unfinished.filter(experiment__in=visible_experiments(user)).select_related("experiment").annotate(
-        machine_name=Subquery(latest))
-    counts = _unfinished([found]).get(found.pk, Counter())
+    seen = unfinished.filter(experiment__in=visible_experiments(user)).select_related(
+        "experiment__owner", "experiment__group").annotate(machine_name=Subquery(latest))
+    counts = unfinished_trials([found]).get(found.pk, Counter())
     running = list(seen.exclude(status="WAITING").order_by("started_at", "pk")[:SHOWN_TRIALS])
     waiting = list(seen.filter(status="WAITING").order_by("pk")[:SHOWN_TRIALS])
     return render(request, "dashboard/cluster.html", {
-        "cluster": found, "is_in_trouble": found.enabled and found.health in IN_TROUBLE,
+        "cluster": found, "has_passed": all(finding["ok"] for finding in found.rehearsal or ()),
+        "is_in_trouble": found.enabled and found.health in IN_TROUBLE,
         "people": who_may_use(found), "driver": driver_of(found), "counts": counts,
         "running": running, "waiting": waiting,
         "unlisted": sum(counts.values()) - len(running) - len(waiting), "now": timezone.now(),
@@ -179,7 +183,7 @@ def driver_of(cluster: Cluster) -> str:
     return "No worker runs this cluster at the moment. A worker starts to run it when an experiment needs it."
 
 
-def _unfinished(found: Iterable[Cluster]) -> dict[int, Counter[str]]:
+def unfinished_trials(found: Iterable[Cluster]) -> dict[int, Counter[str]]:
     """Unfinished trials by status, for each cluster. One query."""
     counts: dict[int, Counter[str]] = {}
     rows = Trial.objects.unfinished().filter(experiment__cluster__in=list(found)).order_by().values_list(
@@ -187,6 +191,32 @@ def _unfinished(found: Iterable[Cluster]) -> dict[int, Counter[str]]:
     for pk, status, count in rows:
         counts.setdefault(pk, Counter())["WAITING" if status == "WAITING" else "RUNNING"] += count
     return counts
+
+
+def _use_of(gpus: list[Gpu]) -> dict[str, int | None]:
+    """How busy GPUs are, in percent, and their memory in bytes; None where no GPU tells."""
+    told = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+    return {"busy": round(sum(told) / len(told)) if told else None,
+            "memory_used": sum(gpu.memory_used or 0 for gpu in gpus),
+            "memory_total": sum(gpu.memory_total or 0 for gpu in gpus)}
+
+
+def _owners(found: Iterable[Cluster], user: User) -> dict[int, list[tuple[str, int]]]:
+    """Whose trials have not ended, for each cluster, those with most first; people whose experiments this person does
+    not see are counted as others. Two queries.
+    """
+    visible = visible_experiments(user)
+    counts: dict[int, Counter[str]] = {}
+    unfinished = Trial.objects.unfinished().filter(experiment__cluster__in=list(found)).order_by()
+    for is_seen, trials in ((True, unfinished.filter(experiment__in=visible)),
+                            (False, unfinished.exclude(experiment__in=visible))):
+        for pk, name, count in trials.values_list("experiment__cluster", "experiment__owner__username").annotate(
+                Count("pk")):
+            counts.setdefault(pk, Counter())[(name or "nobody") if is_seen else "others"] += count
+    return {pk: [*each.most_common(MOST_OWNERS),
+                 *([("more", left)] if (left := sum(each.values()) - sum(
+                     count for _, count in each.most_common(MOST_OWNERS))) else [])]
+            for pk, each in counts.items()}
 
 
 def _reasons(found: Iterable[Cluster], user: User) -> dict[int, tuple[str, dict[str, Any]]]:

@@ -45,6 +45,15 @@ class LaunchTemplate:
     #: What the person should know.
     notes: tuple[str, ...] = ()
 
+    @property
+    def heading(self) -> str:
+        """Of the title what stands before its colon."""
+        return self.title.partition(":")[0]
+
+    @property
+    def about(self) -> str:
+        return self.title.partition(":")[2].strip()
+
 
 @functools.cache
 def launch_templates() -> dict[str, LaunchTemplate]:

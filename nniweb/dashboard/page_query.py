@@ -15,7 +15,7 @@ class PageQuery:
     """What an address asks for. Words that are not understood are left out: a mistyped link still shows something."""
 
     #: How things are shown, not which.
-    NO_FILTERS = frozenset({"order", "columns", "page_size", "group"})
+    NO_FILTERS = frozenset({"order", "columns", "page_size", "group", "density"})
 
     def __init__(self, form: type[Query], given: QueryDict) -> None:
         fields = self._fields = form().fields
@@ -57,8 +57,11 @@ class Column:
     """A table's column heading that sorts: the first click as people want it, the second the other way round."""
 
     def __init__(self, query: PageQuery, title: str, name: str = "", *, falls_first: bool = False,
-                 number: bool = False) -> None:
-        self.title, self.name, self.number = title, name, number
+                 number: bool = False, pin: int = 0, breaks: bool = False) -> None:
+        """``pin``: its place among the columns that stay while the table scrolls sideways; 0 where it scrolls.
+        ``breaks``: the title may take several lines.
+        """
+        self.title, self.name, self.number, self.pin, self.breaks = title, name, number, pin, breaks
         first, second = (f"-{name}", name) if falls_first else (name, f"-{name}")
         #: For aria-sort; "" where the table is in another order.
         self.sorted = {name: "ascending", f"-{name}": "descending"}.get(query.order, "") if name else ""

@@ -9,7 +9,9 @@ from nniweb.dashboard.experiment_tabs.head import result_title
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.dashboard.trial_report import TrialReport
 from nniweb.dashboard.words import mean_with_error
+from nniweb.documents.trials import LONGEST_NOTE, note_of
 from nniweb.experiments.access.visibility import may_steer, visible_clusters, visible_trials
+from nniweb.experiments.downloads.export import flat
 from nniweb.experiments.queries.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -36,10 +38,12 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
     }
     steers = may_steer(user, experiment)
     return render(request, "dashboard/trial.html", {
-        "report": report, "trial": report.document, "experiment": experiment, "rerun_of": found.rerun_of,
+        "report": report, "trial": report.document, "parameters": flat(report.document["parameters"]),
+        "experiment": experiment, "rerun_of": found.rerun_of,
         "result_title": result_title(experiment),
         "proposal_mean": mean_with_error(found.proposal.mean, found.proposal.standard_error, found.proposal.value_count)
                          if found.proposal else "",
+        "notes": note_of(found.pk), "longest_note": LONGEST_NOTE,
         "may_steer": steers, "statuses": [status.value for status in TrialJobStatus],
         "advice": [(piece, places.get(piece["look_at"])) for piece in report.advice],
         "for_script": for_script({**report.for_script(), "places": places, "may_steer": steers,

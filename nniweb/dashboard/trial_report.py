@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
+from nniweb.dashboard.words import ordinal
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.models import (
@@ -24,6 +25,7 @@ from nniweb.experiments.models import (
     TrialParameters,
 )
 from nniweb.experiments.results.best_so_far import evenly
+from nniweb.experiments.results.rank import rank_of
 from nniweb.experiments.retention.policy import removed_sentences
 from trialkeeper import contract
 
@@ -125,6 +127,12 @@ class TrialReport:
     def files(self) -> Sequence[TrialFile]:
         files = TrialFile.objects.filter(attempt__trial=self._trial).select_related("attempt")
         return list(files.order_by("attempt__number", "name"))
+
+    @cached_property
+    def rank(self) -> str:
+        """"1st of 196"; "" where the result has no place."""
+        found = rank_of(self._trial)
+        return f"{ordinal(found.place)} of {found.of}" if found else ""
 
     @cached_property
     def previous(self) -> str | None:

@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from nniweb.dashboard import api_pages, clusters, experiment_list, new_experiment, notifications, platforms, trial_page
+from nniweb.dashboard import (
+    api_pages,
+    cluster_form,
+    clusters,
+    new_experiment,
+    notifications,
+    platforms,
+    trial_page,
+    usage,
+)
 from nniweb.dashboard import tensorboard_pages as tensorboard_pages
 from nniweb.dashboard.account import own_email, pages, password_reset, sign_in, single_sign_on
 from nniweb.dashboard.experiment_tabs import (
@@ -16,6 +25,8 @@ from nniweb.dashboard.experiment_tabs import (
     timeline,
     trials,
 )
+from nniweb.dashboard.home import experiment_list
+from nniweb.dashboard.report import report_page
 
 EXPERIMENT = "experiments/<slug:public_id>"
 
@@ -31,6 +42,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/compare/", compare.compare, name="experiment-compare"),
     path(f"{EXPERIMENT}/config/", config.config, name="experiment-config"),
     path(f"{EXPERIMENT}/events/", events.events, name="experiment-events"),
+    path(f"{EXPERIMENT}/report/", report_page.report, name="experiment-report"),
     path("trials/<slug:public_id>/", trial_page.trial, name="trial"),
     path("tensorboard/<slug:public_id>/", tensorboard_pages.open_board, name="tensorboard"),
     path("tensorboard/<slug:public_id>/<slug:ticket>/", tensorboard_pages.tensorboard_page, {"path": ""},
@@ -50,7 +62,10 @@ urlpatterns = [
     path("account/email/<str:word>/", own_email.confirm, name="confirm-email"),
     path("new/", new_experiment.NewExperiment.as_view(), name="new-experiment"),
     path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/new/", cluster_form.new_cluster, name="cluster-new"),
+    path("clusters/<slug:public_id>/edit/", cluster_form.edit_cluster, name="cluster-edit"),
     path("clusters/<slug:public_id>/", clusters.one_cluster, name="cluster"),
+    path("usage/", usage.usage_page, name="usage"),
     path("platforms/", platforms.platforms, name="platforms"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/<slug:public_id>/", notifications.one_notification, name="notification"),

@@ -2,16 +2,19 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from nniweb.client.words import outcome_words
 from trainingservice.reasons import jobs_named_by
+from trainingservice.words.byte_size import byte_size as size_in_units
+from trainingservice.words.status_words import status_word as word_of
 
 register = template.Library()
 
@@ -19,6 +22,10 @@ register = template.Library()
 DIGITS, MOST_DIGITS = 4, 10
 #: Whole numbers below this are written in full.
 WHOLE_BELOW = 10_000_000
+#: Between the parts of a name.
+_MAY_BREAK = mark_safe("<wbr>")
+_OF_A_NUMBER = mark_safe(' class="number"')
+_BETWEEN_PARTS = re.compile(r"(?<=[/._:-])(?=[^/._:-])")
 
 
 @register.filter
@@ -47,6 +54,12 @@ def digits_apart(values: Iterable[float | None]) -> int:
     return max(counts, key=lambda significant: (counts[significant], -significant))
 
 
+def ordinal(number: int) -> str:
+    """"1st", "2nd", "11th"."""
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
 @register.filter
 def duration(seconds: float | None) -> str:
     """Seconds as "3 min 5 s": the two greatest units; "–" for none."""
@@ -70,8 +83,8 @@ def _with_rest(left: int, size: int, name: str, smaller: int, part: str) -> str:
 
 
 @register.filter
-def duration_or_unlimited(seconds: float | None) -> str:
-    return "∞" if seconds is None else duration(seconds)
+def duration_or_no_limit(seconds: float | None) -> str:
+    return "no limit" if seconds is None else duration(seconds)
 
 
 @register.filter
@@ -108,20 +121,24 @@ def instant(text: str | None) -> SafeString | str:
 
 
 @register.filter
+def ago(text: str | None) -> SafeString | str:
+    """As ``instant``; the page's script says how long ago it was."""
+    if not text:
+        return "–"
+    at = datetime.fromisoformat(text)
+    return format_html('<time data-relative datetime="{}" title="{}">{}</time>', at.isoformat(),
+                       at.isoformat(" ", "seconds"), at.strftime("%Y-%m-%d %H:%M UTC"))
+
+
+@register.filter
 def kind_class(kind: str) -> str:
     """The classes of an event's kind: those of a status where it is one, which are written in capitals."""
     return f"status {kind}" if kind.isupper() else ""
 
 
 @register.filter
-def value_of(values: dict[str, Any] | None, name: str) -> Any:
-    """The value of this name, "" where there is none."""
-    return (values or {}).get(name, "")
-
-
-@register.filter
 def value_at(values: Any, name: str) -> Any:
-    """As ``value_of``; where no such name is, a dot leads into what is nested."""
+    """The value of this name, "" where there is none; where no such name is, a dot leads into what is nested."""
     if not isinstance(values, dict):
         return ""
     if name in values:
@@ -195,6 +212,48 @@ def parameter(value: Any) -> str:
         return digits(value)
     text = str(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+@register.filter
+def parameter_cell(parameters: Any, column: Any) -> SafeString:
+    """The cell of a parameter's column. Of thousands of cells a template takes several times as long."""
+    return format_html('<td{} data-parameter="{}">{}</td>', _OF_A_NUMBER if column.number else "", column.parameter,
+                       parameter(value_at(parameters, column.parameter)))
+
+
+@register.filter
+def breaking(name: str) -> SafeString:
+    """A name that may break into lines behind the characters that part it. static/js/lib/names.js has the same."""
+    return format_html_join(_MAY_BREAK, "{}", ((part,) for part in _BETWEEN_PARTS.split(name)))
+
+
+@register.filter
+def exact(value: Any) -> str:
+    """A parameter's value with nothing left out: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@register.filter
+def status_word(status: str) -> str:
+    """The word for a status; other words stay."""
+    return word_of(status)
+
+
+@register.filter
+def byte_size(count: float | None) -> str:
+    """A number of bytes as "67.2 GB"; "–" for none."""
+    return "–" if count is None else size_in_units(count)
+
+
+#: Of a machine: how reports come from it.
+_WAYS_OF_REPORTS = {"direct": "Reports directly to this server", "relay": "Reports via SSH tunnel",
+                    "files": "Reports by files over SFTP"}
+
+
+@register.filter
+def way_of_reports(way: str) -> str:
+    """How the trials of a machine report, in words; a platform's own word stays."""
+    return _WAYS_OF_REPORTS.get(way, way)
 
 
 @register.filter

@@ -43,7 +43,7 @@ def clusters() -> Iterator[Finding]:
 
 
 def _faults(cluster: Cluster, about: str) -> Iterator[Finding]:
-    ask = ("\"Rehearse\" on the cluster's page checks what a trial needs and shows what is missing. "
+    ask = ("\"Test cluster\" on the cluster's page checks what a trial needs and shows what is missing. "
            f"docs/platforms/{cluster.platform}.md describes the settings. If the cluster is no longer needed, disable "
            "it.")
     if cluster.health == Cluster.Health.BAD:

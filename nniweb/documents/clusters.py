@@ -56,6 +56,8 @@ class FindingSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     machine = serializers.CharField()
     temporary = serializers.BooleanField(help_text="The problem may disappear without a change.")
+    field = serializers.CharField(default="", help_text=(
+        "The field of the settings that it is about, such as machineList[0].host; \"\" for none."))
 
 
 class RehearsalSerializer(serializers.Serializer[Any]):
@@ -115,6 +117,19 @@ class ClusterNameField(serializers.RegexField):
         super().__init__(NAME_PATTERN, max_length=100, error_messages={"invalid": NAME_RULE}, **kwargs)
 
 
+class MaxTrialsField(serializers.IntegerField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_null=True, min_value=0, max_value=2**31 - 1, help_text=(
+            "Trials at a time of all its experiments together, which share them fairly; null: no limit."), **kwargs)
+
+
+class TestedField(serializers.CharField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_blank=True, max_length=2_000_000, help_text=(
+            "What the check of these settings gave as tested. It is ignored where it is older than an hour, or of "
+            "other settings."), **kwargs)
+
+
 class NewClusterSerializer(StrictSerializer):
     """A cluster to set up."""
 
@@ -125,27 +140,61 @@ class NewClusterSerializer(StrictSerializer):
     is_private = serializers.BooleanField(default=False, help_text="For you alone.")
     group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, default=None,
                                          help_text="Only members of this group may use it.")
+    owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, default=None,
+                                         help_text="Default: you.")
+    enabled = serializers.BooleanField(default=True)
+    max_trials = MaxTrialsField(default=None)
+    tested = TestedField(default="")
 
 
 class ClusterChangesSerializer(StrictSerializer):
-    """What can be changed of a cluster. Settings are replaced as a whole; secrets left out stay."""
+    """What can be changed of a cluster, all or nothing. Settings are replaced as a whole; secrets left out stay."""
 
     name = ClusterNameField(required=False)
     settings = serializers.DictField(required=False)
     enabled = serializers.BooleanField(required=False)
-    max_trials = serializers.IntegerField(
-        required=False, allow_null=True, min_value=0, max_value=2**31 - 1,
-        help_text="Trials at a time of all its experiments together, which share them fairly; null: no limit.")
+    max_trials = MaxTrialsField(required=False)
     group = OwnGroupField(allow_null=True, required=False, help_text=(
         "A group that you are in; any group for administrators."))
     owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False,
                                          help_text="For administrators.")
     is_private = serializers.BooleanField(required=False, help_text=(
         "Only the owner may use it. Only administrators can set this."))
+    metadata = serializers.DictField(
+        child=serializers.CharField(allow_blank=True, allow_null=True, trim_whitespace=False, max_length=1_000_000),
+        required=False, help_text="Metadata keys that change, with their values; null removes one. Others stay. For "
+                                  "administrators.")
+    tested = TestedField(required=False)
+
+
+class ClusterCheckSerializer(StrictSerializer):
+    """Settings to check before they are saved: of a new cluster (``platform``), or of an existing one (``cluster``)."""
+
+    platform = serializers.CharField(max_length=40, required=False)
+    cluster = serializers.CharField(max_length=40, required=False, help_text=(
+        "Id of the cluster whose settings these would become. Its secrets are used where they would stay."))
+    settings = serializers.DictField(default=dict)
+    test = serializers.BooleanField(default=True, help_text="Also test the cluster, which may take a minute.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("platform" in attrs) == ("cluster" in attrs):
+            raise serializers.ValidationError({"platform": "Give either platform, for a new cluster, or cluster."})
+        return attrs
+
+
+class ClusterCheckResultSerializer(serializers.Serializer[Any]):
+    """Settings that can be saved."""
+
+    secrets_set = serializers.ListField(child=serializers.CharField(), help_text=(
+        "Paths of the secrets that would be set. A stored secret that is not among them would be lost."))
+    findings = FindingSerializer(many=True, allow_null=True, help_text="Of the test; null where none was asked for.")
+    tested = serializers.CharField(allow_blank=True, help_text=(
+        "Save the same settings with this text within an hour, and the test counts as one of the cluster."))
 
 
 #: Of ClusterChangesSerializer, for administrators: what these mean -> the sentence's end.
 FOR_ADMINISTRATORS = {"settings": "change a cluster's settings, which may name the server's files",
+                      "metadata": "change a cluster's metadata, which may name the server's files",
                       "owner": "change whose a cluster is", "is_private": "change whose a cluster is"}
 
 
@@ -157,6 +206,8 @@ class MetadataSerializer(serializers.Serializer[Any]):
     is_secret = serializers.BooleanField()
     is_set = serializers.BooleanField()
     value = serializers.CharField(help_text="\"\" where it is not set.")
+    says_settings = serializers.ListField(child=serializers.CharField(), help_text=(
+        "Fields of the settings that the key says in NNI's words. [] for none."))
 
 
 class NewMetadataSerializer(StrictSerializer):

@@ -160,7 +160,7 @@ def progress_document(progress: Progress) -> dict[str, Any]:
 class ExperimentSerializer(ExperimentSummarySerializer):
     """An experiment with everything that was said about it."""
 
-    description = serializers.CharField()
+    description = serializers.CharField(help_text="What people have written about it, in Markdown.")
     notes = serializers.ListField(child=serializers.CharField(), help_text=(
         "Notes on how the config file was interpreted."))
     search_space = serializers.DictField()
@@ -221,6 +221,8 @@ def _nni_port(experiment: Experiment) -> dict[str, Any] | None:
             "reason": reason_document(code_of(why), arguments_of(why))}
 
 
+#: Characters of what people write about an experiment.
+LONGEST_DESCRIPTION = 100_000
 #: Columns a list does not show: they can be large.
 NOT_IN_LISTS = ("description", "notes", "search_space", "constraints", "outcome_constraints", "tuner", "tuner_choice",
                 "assessor", "config", "config_text")
@@ -277,7 +279,7 @@ class ExperimentChangesSerializer(StrictSerializer):
     """What can be changed, also while it runs. Trials that exist are never ended by it."""
 
     name = serializers.CharField(max_length=200, required=False)
-    description = serializers.CharField(allow_blank=True, max_length=100_000, required=False)
+    description = serializers.CharField(allow_blank=True, max_length=LONGEST_DESCRIPTION, required=False)
     tags = TagsField(required=False)
     archived = serializers.BooleanField(required=False)
     group = OwnGroupField(allow_null=True, required=False)

@@ -16,6 +16,7 @@ from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.experiments.trial_filter.conditions import text_condition
 from nniweb.experiments.trial_filter.language import LONGEST
 from nniweb.http.fields import CommaListField, OneOfField, Query, RevisionField
+from trainingservice.words.shown_value import shown
 
 #: Name of an order -> column of the trial.
 ORDERS = {"sequence_id": "sequence_id", "final_value": "final_number", "latest": "latest_number",
@@ -49,7 +50,8 @@ class OrderField(serializers.CharField):
         prefixed = any(name.startswith(prefix) and len(name) > len(prefix) for prefix in (PARAMETER, METRIC, LATEST))
         if name not in _FIXED and not prefixed:
             raise serializers.ValidationError(
-                f"There is no order {name!r}. Possible orders: {', '.join(_FIXED)}, parameters.NAME, metrics.NAME and "
+                f"There is no order {shown(name)}. Possible orders: {', '.join(_FIXED)}, parameters.NAME, "
+                "metrics.NAME and "
                 "latest.NAME, with a leading - for descending order.")
         return order
 

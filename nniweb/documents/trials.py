@@ -11,7 +11,16 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from nniweb.documents.reasons import reason_document
-from nniweb.experiments.models import Attempt, Metric, MetricNumber, Trial, TrialEvent, TrialFile, TrialParameters
+from nniweb.experiments.models import (
+    Attempt,
+    Metric,
+    MetricNumber,
+    Trial,
+    TrialEvent,
+    TrialFile,
+    TrialNote,
+    TrialParameters,
+)
 from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource, TrialTarget
 from nniweb.experiments.queries.trial_advice import PLACES, advice_for
@@ -30,6 +39,10 @@ PROPOSAL_COLUMNS = ("first_sequence_id", "state", "begun", "wanted", "value_coun
 
 #: Of a trial with several parameter sets the first ones, which lists show; its own address has them all.
 MOST_SETS_SHOWN = 20
+
+
+#: Characters of what people write about a trial.
+LONGEST_NOTE = 20_000
 
 
 def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
@@ -226,7 +239,14 @@ class ParameterNoteSerializer(serializers.Serializer[Any]):
 
 
 class TrialChangesSerializer(StrictSerializer):
-    tags = TagsField()
+    tags = TagsField(required=False)
+    notes = serializers.CharField(required=False, allow_blank=True, max_length=LONGEST_NOTE,
+                                  help_text="Markdown; \"\" removes them.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs:
+            raise serializers.ValidationError("Give tags, notes or both.")
+        return attrs
 
 
 class AdviceSerializer(serializers.Serializer[Any]):
@@ -243,9 +263,15 @@ class AdviceSerializer(serializers.Serializer[Any]):
 
 
 class TrialDetailSerializer(TrialSerializer):
-    """A trial with what can be done about it."""
+    """A trial with what can be done about it and what people have written about it."""
 
+    notes = serializers.CharField(help_text="Markdown; \"\" for none.")
     advice = AdviceSerializer(many=True)
+
+
+def note_of(trial_pk: int) -> str:
+    """What people have written about it, "" for nothing."""
+    return TrialNote.objects.filter(pk=trial_pk).values_list("text", flat=True).first() or ""
 
 
 def advice_documents(trial_pk: int) -> list[dict[str, Any]]:

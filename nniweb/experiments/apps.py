@@ -7,3 +7,6 @@ class ExperimentsConfig(AppConfig):
 
     def ready(self) -> None:
         from nniweb.experiments import checks, data_folder_check  # noqa: F401  register themselves
+        from nniweb.process.garbage import leave_alone_what_is_loaded
+
+        leave_alone_what_is_loaded()

@@ -18,6 +18,7 @@ from nniweb.database.outage_logs import first_line, is_database_away
 from nniweb.experiments.clusters.editing import ClusterBusy
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.secrets.sealing import CannotOpen
 from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.shortage import RETRY_AFTER, SHORT
 from trainingservice.lasting_thread import in_short
@@ -66,6 +67,8 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response:
         return _answer(400 if at_fault else 409, [_item(field, message) for field, message in error.errors])
     if isinstance(error, ClusterBusy):
         return _answer(409, [_item("", error.reason)])
+    if isinstance(error, CannotOpen):
+        return _answer(409, [_item("", str(error))])
     if isinstance(error, Http404):
         return _answer(404, [_item("", "There is no such object, or you may not see it.")])
     if isinstance(error, PermissionDenied):

@@ -5,6 +5,8 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import PageNumberPagination
 from rest_framework.request import Request
 
+from trainingservice.words.shown_value import shown
+
 LARGEST_PAGE = 1000
 
 
@@ -42,5 +44,5 @@ class Pages(PageNumberPagination):
 
 def _number(field: str, written: str, most: int) -> int:
     if not (written.isascii() and written.isdigit() and len(written) < 11 and 1 <= int(written) <= most):
-        raise ValidationError({field: f"must be a whole number from 1 to {most}, not {written[:20]!r}."})
+        raise ValidationError({field: f"must be a whole number from 1 to {most}, not {shown(written[:20])}."})
     return int(written)

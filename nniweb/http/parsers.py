@@ -7,7 +7,7 @@ from django.conf import settings
 from rest_framework import parsers
 from rest_framework.exceptions import APIException, ParseError
 
-from nniweb.experiments.sql.exact_text import IN_NO_TEXT
+from trainingservice.limited_json import IN_NO_TEXT, json_fault
 
 #: Nesting beyond this is no data of ours and would exhaust the interpreter's stack.
 DEEPEST = 100
@@ -31,6 +31,9 @@ class JSONParser(parsers.JSONParser):
         try:
             data = super().parse(stream, media_type, parser_context)
             _check(data, "", 0)
+        except ParseError as error:  # its cause is Python's
+            fault = json_fault(error.__context__) if isinstance(error.__context__, ValueError) else ""
+            raise ParseError(f"The body is not JSON: {fault}." if fault else error.detail) from None
         except RecursionError:
             raise ParseError("The JSON is nested too deeply.") from None
         return data

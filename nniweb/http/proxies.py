@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from nniweb.http.asgi import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from trainingservice.words.shown_value import shown
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -24,7 +25,7 @@ def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
         try:
             networks.append(ipaddress.ip_network(text, strict=False))
         except ValueError:
-            raise ValueError(f"{text!r} is neither an address nor a network such as 10.0.0.0/8") from None
+            raise ValueError(f"{shown(text)} is neither an address nor a network such as 10.0.0.0/8") from None
     return tuple(networks)
 
 

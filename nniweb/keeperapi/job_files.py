@@ -91,7 +91,7 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
         others = TrialFile.objects.filter(attempt=attempt).exclude(name=name).aggregate(n=Count("pk"), size=Sum("size"))
         if others["n"] >= MOST_FILES or (others["size"] or 0) + len(body) > MOST_BYTES:
             raise RefusedReport(413, contract.ERROR_TOO_LARGE,
-                                f"At most {MOST_FILES} files and {MOST_BYTES // 2**20} MiB are kept for one trial.")
+                                f"At most {MOST_FILES} files and {MOST_BYTES // 2**20} MB are kept for one trial.")
         # the name never becomes a path of ours: the row holds it
         path = f"trials/{attempt.job_name}/{secrets.token_hex(8)}"
         try:

@@ -5,6 +5,7 @@ from django.db.models import Q
 
 from nniweb.experiments.models import Experiment
 from nniweb.storage.own_files import COMMAND
+from trainingservice.words.shown_value import shown
 
 
 def found_experiment(start: str) -> Experiment:
@@ -18,6 +19,6 @@ def found_experiment(start: str) -> Experiment:
     if len(found) == 1 or len(exact) == 1:
         return (exact or found)[0]
     if not found:
-        raise CommandError(f"There is no experiment whose id begins with {start!r}. "
+        raise CommandError(f"There is no experiment whose id begins with {shown(start)}. "
                            f"`{COMMAND} experiments list --all` lists all experiments.")
-    raise CommandError(f"Several ids begin with {start!r}: {', '.join(str(experiment) for experiment in found)}.")
+    raise CommandError(f"Several ids begin with {shown(start)}: {', '.join(str(experiment) for experiment in found)}.")

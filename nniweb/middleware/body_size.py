@@ -63,7 +63,7 @@ def declared_length(headers: Any) -> int | None:
 
 
 async def _refuse(send: ASGISendCallable, most: int) -> None:
-    may = f"{most // 2**20} MiB" if most >= 2**20 else f"{most // 2**10} KiB if nobody is signed in"
+    may = f"{most // 2**20} MB" if most >= 2**20 else f"{most // 2**10} KB if nobody is signed in"
     await send({"type": "http.response.start", "status": 413, "headers": [
         (b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]})
     await send({"type": "http.response.body",

@@ -32,6 +32,7 @@ from nniweb.http.renderers import ExactJSONRenderer
 from nniweb.nniapi import documents, ports
 from nniweb.storage.own_files import COMMAND
 from trainingservice.rest.told_json import read_json
+from trainingservice.words.shown_value import shown
 
 #: update_type -> the names of its member in profiles, and the field here. nnictl up to 2.10 puts NNI 1's name beside
 #: the one that we have answered, and means what it has put there.
@@ -116,7 +117,7 @@ class ExperimentView(NniView):
         experiment = self.experiment()
         kind = request.query_params.get("update_type", "")
         if kind not in UPDATES:
-            raise ParseError(f"update_type must be one of {', '.join(UPDATES)}, not {kind!r}.")
+            raise ParseError(f"update_type must be one of {', '.join(UPDATES)}, not {shown(kind)}.")
         names, field = UPDATES[kind]
         params = request.data.get("params") if isinstance(request.data, dict) else None
         given = [params[name] for name in names if isinstance(params, dict) and name in params]

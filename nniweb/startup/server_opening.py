@@ -18,6 +18,7 @@ from django.db import connection
 from nniweb.database.outage_logs import is_database_away
 from nniweb.experiments.sql.schema_version import is_of_this_version
 from nniweb.middleware.gate import Gate
+from nniweb.process.garbage import loading
 from nniweb.storage.data_folder import ServerLock
 from nniweb.storage.own_files import COMMAND
 from trainingservice.lasting_thread import LastingThread
@@ -126,15 +127,17 @@ class Opening:
         self._nni_ports.start()
 
     def _prepare_worker(self) -> None:
-        from nniweb.worker.supervisor import Supervisor
+        with loading():
+            from nniweb.worker.supervisor import Supervisor
 
         if self._supervisor is None:
             self._supervisor = Supervisor()
             self._supervisor.prepare()  # it loads while this process still does
 
     def _open_gate(self) -> None:
-        from nniweb.asgi import application, keeper_application
-        from nniweb.nniapi.ports import with_nni_ports
+        with loading():
+            from nniweb.asgi import application, keeper_application
+            from nniweb.nniapi.ports import with_nni_ports
 
         self._keeper_application = keeper_application
         keeper_application.group_commit.start()

@@ -16,6 +16,7 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, TensorBoard, User
 from nniweb.storage.own_files import IS_INSTALLED
+from trainingservice.words.shown_value import shown
 
 #: Trials of one TensorBoard: more are slow to load and no help to look at.
 MOST_TRIALS = 50
@@ -35,7 +36,7 @@ def start(experiment: Experiment, trials: Sequence[str], user: User) -> TensorBo
     known = dict(experiment.trials.filter(public_id__in=trials).values_list("public_id", "sequence_id"))
     unknown = sorted(set(trials) - known.keys())
     if unknown:
-        raise Refused(f"{unknown[0]!r} is not a trial of this experiment.", "trials")
+        raise Refused(f"{shown(unknown[0])} is not a trial of this experiment.", "trials")
     if len(known) > MOST_TRIALS:
         raise Refused(f"A TensorBoard shows at most {MOST_TRIALS} trials, not {len(known)}. Choose fewer.", "trials")
     wanted = sorted(known, key=lambda name: known[name])

@@ -31,6 +31,7 @@ from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.sql.selected_rows import select
 from nniweb.process.process_identity import host_name, is_alive_here, own_start_time
+from nniweb.tuning.custom_algorithms.module_search import module_folders
 from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.cluster_host import experiment_log
 from nniweb.worker.housekeeping.upkeep import Upkeep
@@ -273,7 +274,7 @@ class Supervisor:
         Worker.objects.filter(heard_at__lt=DatabaseNow() - FORGET_WORKERS_AFTER).delete()
         Worker.objects.update_or_create(id=self.worker_id, defaults={
             "host": host_name(), "pid": os.getpid(), "pid_started": own_start_time(), "started_at": DatabaseNow(),
-            "heard_at": DatabaseNow(), "platforms": sorted(known_platforms())})
+            "heard_at": DatabaseNow(), "platforms": sorted(known_platforms()), "module_folders": module_folders()})
         self._registered = True
 
     def _sign_off(self) -> None:

@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "static" / "js"
 #: From above to below: a folder imports from those below it alone. ``experiment`` stands for its own level; its tabs
 #: are folders in it.
-LAYERS = (("pages", "experiment/TAB"), ("experiment", "new_experiment"), ("experiment/dialogs",), ("charts",), ("ui",),
-          ("lib",))
+LAYERS = (("pages", "experiment/TAB"), ("experiment", "new_experiment"), ("experiment/dialogs",), ("charts", "trial"),
+          ("ui",), ("lib",))
 _IMPORT = re.compile(r"""\b(?:from|import)\s*\(?\s*["']([^"']+)["']""")
 
 

@@ -22,7 +22,7 @@ from tests.end_to_end.running_server import ROOT, RunningServer
 TOKEN = "of-simulated-trials"
 
 FILL = """
-import json, random, sys
+import json, math, random, sys
 from datetime import timedelta
 from django.db import connection, transaction
 from django.utils import timezone
@@ -30,18 +30,46 @@ from nniweb.experiments.models import *
 from nniweb.experiments.models.account import hash_of
 
 finished, curve, running, token, into = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+wide = int(sys.argv[6])
 chance, now = random.Random(5), timezone.now()
 begin = now - timedelta(seconds=10.0 * finished)
 cluster, _ = Cluster.objects.get_or_create(name="nowhere", defaults={"platform": "scripted", "enabled": False})
 space = {"lr": {"_type": "loguniform", "_value": [0.0001, 1]}, "momentum": {"_type": "uniform", "_value": [0, 1]},
          "layers": {"_type": "randint", "_value": [1, 8]}, "act": {"_type": "choice", "_value": ["relu", "tanh"]}}
+if wide:
+    layer = {"units": {"_type": "choice", "_value": [32, 64, 128]}, "dropout": {"_type": "uniform", "_value": [0, 0.5]},
+             "activation_function": {"_type": "choice", "_value": ["relu", "tanh"]},
+             "learning_rate": {"_type": "loguniform", "_value": [0.00001, 0.1]}}
+    space = {"optimizer": {"_type": "choice", "_value": [
+        {"_name": "sgd", "momentum": {"_type": "uniform", "_value": [0, 1]}}, {"_name": "adam"}]}}
+    names = list(layer)
+    space |= {f"encoder_block/layer{place // 4}/{names[place % 4]}": layer[names[place % 4]]
+              for place in range(wide - 2)}  # the nested choice has two
 experiment = Experiment.objects.get(public_id=into) if into else Experiment.objects.create(
     name="simulated", owner=User.objects.first(), cluster=cluster, seed=1, search_space=space, tuner={"name": "Random"},
     optimize_mode="maximize", trial_command="true", trial_concurrency=max(1, running), created_at=begin,
     started_at=begin, status="RUNNING" if running else "STOPPED", target="RUN" if running else "STOP", revision=1)
 before = experiment.next_sequence_id
 
-def trial(number):
+def point():
+    if not wide:
+        return {"lr": 10 ** chance.uniform(-4, 0), "momentum": chance.random(), "layers": chance.randint(1, 7),
+                "act": chance.choice(["relu", "tanh"])}
+    made = {"optimizer": chance.choice([{"_name": "sgd", "momentum": chance.random()}, {"_name": "adam"}])}
+    for name, parameter in space.items():
+        kind, value = parameter["_type"], parameter["_value"]
+        if name != "optimizer":
+            made[name] = chance.choice(value) if kind == "choice" else \
+                chance.uniform(*value) if kind == "uniform" else 10 ** chance.uniform(*map(math.log10, value))
+    return made
+
+def result(number, given):
+    if not wide:
+        return 1 - chance.random() / (1 + number / 1000) ** 0.5
+    return 1 - abs(math.log10(given["encoder_block/layer4/learning_rate"]) + 3) / 4 - \
+        given["encoder_block/layer3/dropout"] / 2 + chance.random() / 50
+
+def trial(number, given):
     if number >= finished:
         return Trial(experiment=experiment, sequence_id=before + number, status="RUNNING", created_at=now,
                      started_at=now, revision=1)
@@ -50,7 +78,7 @@ def trial(number):
     return Trial(experiment=experiment, sequence_id=before + number, status="FAILED" if failed else "SUCCEEDED",
                  taught=True, message="exit code 1: no such data set" if failed else "", created_at=started,
                  started_at=started,
-                 final_number=None if failed else 1 - chance.random() / (1 + number / 1000) ** 0.5,
+                 final_number=None if failed else result(number, given),
                  ended_at=started + timedelta(seconds=chance.lognormvariate(3, 0.5)), revision=1,
                  intermediate_count=curve, latest_number=None if failed else chance.random())
 
@@ -58,11 +86,10 @@ made, ended = [], [""]
 Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=before + finished + running)
 for first in range(0, finished + running, 2000):
     with transaction.atomic():  # the server writes, too: its turn comes in between
-        trials = Trial.objects.bulk_create(
-            [trial(number) for number in range(first, min(first + 2000, finished + running))])
-        TrialParameters.objects.bulk_create([TrialParameters(trial=one, parameter_id=one.sequence_id, value={
-            "lr": 10 ** chance.uniform(-4, 0), "momentum": chance.random(), "layers": chance.randint(1, 7),
-            "act": chance.choice(["relu", "tanh"])}) for one in trials])
+        points = [point() for _ in range(first, min(first + 2000, finished + running))]
+        trials = Trial.objects.bulk_create([trial(first + place, given) for place, given in enumerate(points)])
+        TrialParameters.objects.bulk_create([TrialParameters(trial=one, parameter_id=one.sequence_id, value=given)
+                                             for one, given in zip(trials, points)])
         attempts = Attempt.objects.bulk_create([Attempt(
             trial=one, job_name=one.public_id, created_at=one.created_at, started_at=one.started_at,
             ended_at=one.ended_at, stage="ended" if one.ended_at else "submitted",
@@ -119,13 +146,15 @@ class SimulatedTrials:
     """One experiment. ``running``: the job names of trials that wait for reports."""
 
     def __init__(self, server: RunningServer, *, finished: int = 0, curve: int = 0, running: int = 0,
-                 into: str = "") -> None:
+                 into: str = "", wide: int = 0) -> None:
         """``finished`` trials with ``curve`` intermediate results each come before ``running`` ones.
 
+        ``wide``: so many parameters, 22 at least, a nested choice and names such as ``encoder_block/layer3/dropout``;
+        the result depends on that one and on ``encoder_block/layer4/learning_rate``. Four others unless it is given.
         ``into``: an experiment that gets them after the trials that it has; a new one unless it is given.
         """
         self._url = f"{server.url}/api/trialkeeper/v1/trials/"
-        made = _run(server, FILL, str(finished), str(curve), str(running), TOKEN, into)
+        made = _run(server, FILL, str(finished), str(curve), str(running), TOKEN, into, str(wide))
         self.experiment: str
         self.running: list[str]
         #: Id of a trial that has ended; "" where none has.

@@ -122,4 +122,4 @@ def test_who_may_launch_uploads_code(watched: Watched) -> None:
     assert answer.status_code == 200, answer.text
     too_much = watched.server.request("POST", "experiments/sampled-points/", data=b"x" * 17 * MIB)
     assert too_much.status_code == 413
-    assert "16 MiB" in too_much.text
+    assert "16 MB" in too_much.text

@@ -64,7 +64,16 @@ def launched(server: RunningServer, config: Path, *options: str, env: dict[str, 
 
 def attempt_of(server: RunningServer, experiment: str) -> tuple[dict, dict]:
     [trial] = server.get_all(f"experiments/{experiment}/trials/")
-    return trial, server.get_all(f"trials/{trial['id']}/attempts/")[-1]
+    return trial, recorded(server, trial)
+
+
+def recorded(server: RunningServer, trial: dict) -> dict:
+    """The trial's last attempt, when the worker has recorded its submission: a short trial may end before that."""
+    def submitted() -> dict | None:
+        attempt = server.get_all(f"trials/{trial['id']}/attempts/")[-1]
+        return attempt if attempt["submitted_at"] else None
+
+    return server.wait_until(submitted, what="the submission is recorded")
 
 
 def test_trials_use_the_environment_that_is_active_where_launch_is_said_until_it_is_removed(
@@ -82,7 +91,7 @@ def test_trials_use_the_environment_that_is_active_where_launch_is_said_until_it
 
     (folder / "go0").touch()
     first = trial(0, "SUCCEEDED")
-    [attempt] = bare.get_all(f"trials/{first['id']}/attempts/")
+    attempt = recorded(bare, first)
     assert (first["final_value"], attempt["interpreter"], attempt["interpreter_version"]) == (
         "1", f"{environment}/bin/python3", VERSION)
     with requests.Session() as browser:

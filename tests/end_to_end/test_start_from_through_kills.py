@@ -28,7 +28,7 @@ POINTS = [{"x": 4.0, "y": 4.0}, {"x": -4.0, "y": 4.0}]
 CONFIG: dict[str, Any] = {
     "experimentName": "earlier", "searchSpace": SPACE, "trialCommand": "python3 trial.py", "trialConcurrency": 8,
     "maxTrialNumber": 40, "seed": 5, "startPoints": POINTS,
-    "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}, "trainingService": {"platform": "local"}}
+    "trainingService": {"platform": "local"}}
 
 
 def history(server: RunningServer, experiment: str) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -44,17 +44,19 @@ def history(server: RunningServer, experiment: str) -> tuple[list[dict[str, Any]
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("tuner", ["TPE", "Auto"])  # Auto proposes by GP here
 def test_restarts_and_the_end_of_the_earlier_experiment_change_no_proposal(
-        running_server: RunningServer, tmp_path: Path) -> None:
+        tuner: str, running_server: RunningServer, tmp_path: Path) -> None:
     server, code = running_server, tmp_path / "code"
     code.mkdir()
     (code / "trial.py").write_text(TRIAL)
-    earlier = server.launch(CONFIG, code)
+    config = {**CONFIG, "tuner": {"name": tuner, "classArgs": {"optimize_mode": "minimize"}}}
+    earlier = server.launch(config, code)
     server.wait_for_experiment(earlier, patience=180)
     parameters = [trial["parameters"] for trial in server.get_all(f"experiments/{earlier}/trials/")]
     assert [point for point in POINTS if point not in parameters] == []
 
-    started = server.launch({**CONFIG, "experimentName": "started", "startFrom": [earlier], "seed": 6}, code)
+    started = server.launch({**config, "experimentName": "started", "startFrom": [earlier], "seed": 6}, code)
     server.wait_until(lambda: server.get(f"experiments/{started}/")["progress"]["ended"] >= 15, 120, "trials end")
     server.kill()
     server.start()
@@ -69,10 +71,10 @@ def test_restarts_and_the_end_of_the_earlier_experiment_change_no_proposal(
     assert [event["parameters"] for event in asked[:2]] == POINTS
     for place, event in enumerate(events):
         if event["event"] == "ask":
-            assert event["parameters"] in proposed(events[:place], event["number"], results)
+            assert event["parameters"] in proposed(tuner, events[:place], event["number"], results)
 
 
-def proposed(before: list[dict[str, Any]], number: int, earlier: list[Any]) -> Iterator[dict[str, Any]]:
+def proposed(tuner: str, before: list[dict[str, Any]], number: int, earlier: list[Any]) -> Iterator[dict[str, Any]]:
     """What a new tuner of the same seed proposes after these events. A result that is recorded while the tuner is at
     work is told to it after its answer, and stands before that answer in the record: also without the last few of them.
     """
@@ -81,6 +83,6 @@ def proposed(before: list[dict[str, Any]], number: int, earlier: list[Any]) -> I
         left_out = set(told[len(told) - count:])
         tuning = ExperimentTuning({
             "search_space": SPACE, "optimize_mode": "minimize", "seed": 6, "start_points": POINTS, "earlier": earlier,
-            "tuner": {"name": "TPE", "class_args": {"optimize_mode": "minimize"}}})
+            "tuner": {"name": tuner, "class_args": {"optimize_mode": "minimize"}}})
         tuning.restore(event for place, event in enumerate(before) if place not in left_out)
         yield tuning.ask(number, 1)["parameters"][0]

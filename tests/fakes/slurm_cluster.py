@@ -203,10 +203,16 @@ class SlurmCluster:
 
     def let_begin(self, job_id: str) -> None:
         """Have a job that Slurm queued again begin now, not after the two minutes that it lets such a job wait."""
+        last_told = 0.0
+
         def begins() -> bool:
+            nonlocal last_told
             state = self.command("squeue", "-h", f"--jobs={job_id}", "-o", "%T").strip()
-            if state == "PENDING":  # before that, what is said here would be forgotten
-                self.command("scontrol", "update", f"jobid={job_id}", "starttime=now", check=False)
+            # before it is PENDING, what is said here would be forgotten; a job that begins in the second in which it
+            # was queued again is ended, because that second's credentials are revoked
+            if state == "PENDING" and time.monotonic() > last_told + 5:
+                last_told = time.monotonic()
+                self.command("scontrol", "update", f"jobid={job_id}", "starttime=now+2", check=False)
             return state == "RUNNING"
 
         self._wait(f"job {job_id} begins again", begins)

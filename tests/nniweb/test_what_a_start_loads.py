@@ -43,3 +43,12 @@ def test_a_server_starts_without_libraries_that_only_some_experiments_use(starte
 
 def test_what_a_server_has_loaded_is_not_looked_through_for_garbage(started: dict[str, Any]) -> None:
     assert started["left_alone"] > 10 * started["looked_through"]
+
+
+def test_neither_is_what_a_command_has_loaded() -> None:
+    program = "import gc; print(gc.isenabled(), gc.get_freeze_count(), len(gc.get_objects()))"
+    done = subprocess.run([sys.executable, str(ROOT / "manage.py"), "shell", "-v0", "--no-imports", "-c", program],
+                          cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    is_looking, left_alone, looked_through = done.stdout.split()
+    assert is_looking == "True"
+    assert int(left_alone) > 10 * int(looked_through)

@@ -29,17 +29,17 @@ def serve(data_folder: Path, **variables: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "value", "sentence"), [
-    ("NNIWEB_PORT", "eighty", "NNIWEB_PORT must be a whole number, not 'eighty'."),
-    pytest.param("NNIWEB_KEEP_JOBS_DAYS", "0", "must be saved, forever or a number of days from 1 to 36500, not '0'",
+    ("NNIWEB_PORT", "eighty", 'NNIWEB_PORT must be a whole number, not "eighty".'),
+    pytest.param("NNIWEB_KEEP_JOBS_DAYS", "0", 'must be saved, forever or a number of days from 1 to 36500, not "0"',
                  marks=pytest.mark.slow),
-    ("NNIWEB_DEBUG", "perhaps", "NNIWEB_DEBUG must be 1 or 0, not 'perhaps'."),
+    ("NNIWEB_DEBUG", "perhaps", 'NNIWEB_DEBUG must be 1 or 0, not "perhaps".'),
     ("NNIWEB_REDIS_URL", "redis.example:6379", "NNIWEB_REDIS_URL must begin with redis://"),
     ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is not the address of a mail server; write smtp"),
     pytest.param("NNIWEB_OIDC_ISSUER", "http://sso.example", "NNIWEB_OIDC_ISSUER must begin with https://",
                  marks=pytest.mark.slow),
     pytest.param("NNIWEB_OIDC_ISSUER", "https://sso.example", "is set, but NNIWEB_OIDC_CLIENT_ID is not",
                  marks=pytest.mark.slow),
-    pytest.param("NNIWEB_OIDC_ROLE", "king", "NNIWEB_OIDC_ROLE must be viewer, member or admin, not 'king'",
+    pytest.param("NNIWEB_OIDC_ROLE", "king", 'NNIWEB_OIDC_ROLE must be viewer, member or admin, not "king"',
                  marks=pytest.mark.slow),
     ("NNIWEB_HOST", "0.0.0.0", "Passwords and tokens would cross the network unencrypted. Put a proxy with TLS in"),
     pytest.param("NNIWEB_CA_FILE", "/no/such.pem", "NNIWEB_CA_FILE names /no/such.pem, which cannot be read",

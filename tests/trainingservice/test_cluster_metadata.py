@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainingservice.base import ServiceContext
-from trainingservice.cluster_metadata import MetadataKey
+from trainingservice.cluster_metadata.keys import MetadataKey
 from trainingservice.cluster_settings import without_secrets
 from trainingservice.errors import InvalidMetadata
 from trainingservice.local.config import LocalClusterSettings
@@ -149,11 +149,22 @@ def test_a_machines_secret_stays_only_with_that_machine() -> None:
     known = key_of("remote", "machine_list")
     before = RemoteClusterSettings.model_validate({"machineList": [
         {"host": "a", "user": "u", "password": "pw-a"}, {"host": "b", "user": "u", "password": "pw-b"}]})
-    after, _ = known.applied(before, '[{"ip": "a", "username": "u", "environment": {}, "useActiveGpu": false, '
-                                     '"maxTrialNumPerGpu": 1}, {"ip": "c", "username": "u"}]')
+    after, _ = known.applied(before, '[{"ip": "b", "username": "u", "maxTrialNumPerGpu": 2}, '
+                                     '{"ip": "c", "username": "u"}, {"ip": "a", "username": "u"}]')
     assert isinstance(after, RemoteClusterSettings)
-    first, second = (machine.password for machine in after.machine_list)
-    assert (first and first.get_secret_value(), second) == ("pw-a", None)
+    kept = [machine.password and machine.password.get_secret_value() for machine in after.machine_list]
+    assert kept == ["pw-b", None, "pw-a"]
+    with pytest.raises(InvalidMetadata, match=r"another host \(it was \"b\" and is \"c\" now\)") as refusal:
+        known.applied(before, '[{"ip": "a", "username": "u"}, {"ip": "c", "username": "u"}]')
+    assert refusal.value.field == "machine_list[1].passwd"
+
+
+def test_a_service_does_not_send_a_token_to_another_host() -> None:
+    known, model = key_of("openpai", "pai_config"), load_platform("openpai").settings_model
+    before = model.model_validate({"host": "h", "username": "ada", "token": "t", **PAI_STORAGE})
+    with pytest.raises(InvalidMetadata, match="was given for another host") as refusal:
+        known.applied(before, json.dumps({"host": "other", "userName": "ada"}))
+    assert refusal.value.field == "pai_config.token"
 
 
 def test_metadata_of_a_platforms_own_outlive_the_change_of_its_settings(tmp_path) -> None:

@@ -48,7 +48,7 @@ def test_local_is_built_in():
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones_and_the_nearest():
-    with pytest.raises(UnknownPlatform, match=r"no platform named 'locl'.*mean 'local'.*Known platforms: .*local"):
+    with pytest.raises(UnknownPlatform, match=r'no platform named "locl".*mean "local".*Known platforms: .*local'):
         load_platform("locl")
 
 
@@ -110,13 +110,13 @@ def test_packages_are_not_read_again_while_nothing_is_installed(monkeypatch):
 def test_a_missing_library_is_answered_with_how_to_install_it(write_module):
     write_module("needy_platform", "import azure.some_library_that_is_not_there\n")
     platforms.register("needy", "needy_platform:Platform")
-    with pytest.raises(BrokenPlatform, match=r"'needy' needs the Python library 'azure.*install .nniweb.azure"):
+    with pytest.raises(BrokenPlatform, match=r'"needy" needs the Python library "azure.*install .nniweb.azure'):
         load_platform("needy")
 
 
 def test_a_missing_module_of_the_plug_in_itself_is_said_so():
     platforms.register("gone", "no_such_package.at_all:Platform")
-    with pytest.raises(BrokenPlatform, match="there is no module 'no_such_package'"):
+    with pytest.raises(BrokenPlatform, match='there is no module "no_such_package"'):
         load_platform("gone")
 
 
@@ -152,5 +152,5 @@ def test_something_that_is_no_training_service_is_refused(write_module):
     platforms.register("nameless", "strange_platform:Other")
     with pytest.raises(BrokenPlatform, match="not a subclass"):
         load_platform("strange")
-    with pytest.raises(BrokenPlatform, match="has no 'Other'"):
+    with pytest.raises(BrokenPlatform, match='has no "Other"'):
         load_platform("nameless")

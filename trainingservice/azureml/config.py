@@ -27,6 +27,8 @@ class AzureMlClusterSettings(ClusterSettings):
     """One compute of one workspace, and how to log in."""
 
     platform_name: ClassVar[str] = "azureml"
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        "connection": "workspaceName", "rights": "clientSecret", "compute": "computeTarget"}
     reuse_mode_meaning: ClassVar[str] = (
         "accepted but has no effect on azureml: each trial is a job of its own (in NNI one job ran many trials), so "
         "that the portal shows, stops and bills each trial separately")

@@ -20,6 +20,7 @@ from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.polling.service import MustWait
 from trainingservice.reasons import Reason
 from trainingservice.rest.rest_client import LogInRefused
+from trainingservice.words.shown_value import shown
 from trialkeeper.whole_number import whole_number
 
 INSTALL = "pip install 'nniweb[azure]' (in a checkout of nniweb: -r requirements/azure.txt)"
@@ -182,7 +183,7 @@ class Workspace:
             with self._sentences("the compute"):
                 found = self._client().compute.get(name)
         except NoSuchJob:
-            return f"{self.where} has no compute named {name!r}; correct computeTarget."
+            return f"{self.where} has no compute named {shown(name)}; correct computeTarget."
         state = getattr(found, "provisioning_state", "")
         state = str(getattr(state, "value", state) or "")
         if state in ("Succeeded", ""):

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 from trainingservice.code.ignore_rules import IGNORE_FILE, IgnoreFileTooLarge, IgnoreRules
 from trainingservice.errors import PermanentError
 from trainingservice.files.unlinked_paths import LinkOnTheWay, open_file, open_folder
+from trainingservice.words.byte_size import byte_size
 from trialkeeper.durable_files import put_in_place
 
 if TYPE_CHECKING:  # packing needs nothing of a trial: programs that only pack need no pydantic
@@ -283,14 +284,10 @@ def _too_large(folder: Path, entries: list[CodeEntry], files: int, total: int, m
             sizes[top] += entry.size
     by = counts if files > max_files else sizes
     largest = [name for name, _ in by.most_common(3)]
-    listed = ", ".join(f"{name} ({counts[name]} files, {_size(sizes[name])})" for name in largest)
+    listed = ", ".join(f"{name} ({counts[name]} files, {byte_size(sizes[name])})" for name in largest)
     at_least = "more than " if files > _COUNT_NO_FURTHER else ""
     lines = " ".join("/" + name for name in largest)
-    return (f"The code folder {folder} has {at_least}{files} files of {_size(total)} together; at most {max_files} "
-            f"files and {_size(max_bytes)} are shipped. The largest parts: {listed}. Put what the trials do not need "
-            f"into {folder / IGNORE_FILE}, for instance the lines: {lines} - or keep data outside the code folder, "
-            "where the trial machines can read it.")
-
-
-def _size(count: int) -> str:
-    return f"{count / 1024 / 1024:.1f} MB" if count >= 1024 * 1024 / 10 else f"{count / 1024:.1f} kB"
+    return (f"The code folder {folder} has {at_least}{files} files of {byte_size(total)} together; at most {max_files} "
+            f"files and {byte_size(max_bytes)} are shipped. The largest parts: {listed}. Put what the trials do not "
+            f"need into {folder / IGNORE_FILE}, for instance the lines: {lines} - or keep data outside the code "
+            "folder, where the trial machines can read it.")

@@ -48,7 +48,7 @@ class IgnoreRules:
             self._count += len(self._patterns)
         if self._size > MAX_BYTES or self._count > MAX_RULES:
             raise IgnoreFileTooLarge(
-                f"{ignore_file} is too large: at most {MAX_RULES} rules in {MAX_BYTES // 1024} KiB hold in one folder, "
+                f"{ignore_file} is too large: at most {MAX_RULES} rules in {MAX_BYTES // 1024} KB hold in one folder, "
                 "those of the folders above it included. Name folders in it instead of the files in them.")
 
     def ignores(self, path: tuple[str, ...], is_folder: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -22,6 +23,9 @@ class CommandClusterSettings(ClusterSettings):
     """The commands, where they are run, and the folder that all machines share."""
 
     platform_name: ClassVar[str] = "command"
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        "connection": "loginNode.host", "login": "loginNode.user", "host_key": "loginNode.hostKey",
+        "find": "findCommand", "folder": "workingFolder", "disk": "workingFolder"}
 
     #: The login node alone gets its secrets.
     keeps_secrets: ClassVar[frozenset[str]] = frozenset({

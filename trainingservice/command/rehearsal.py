@@ -10,6 +10,7 @@ from trainingservice.errors import TemporaryError
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
 from trainingservice.submit_host.host import TIMEOUT
+from trainingservice.words.shown_value import shown
 
 #: Seconds for one command before a launch.
 QUICK = 2.0
@@ -38,7 +39,8 @@ def _commands(scheduler: Scheduler, timeout: float) -> Iterator[RehearsalFinding
     if scheduler.can_find:
         found = scheduler.find("nniweb-no-such")
         if found:
-            yield RehearsalFinding("find", False, f"findCommand finds {found[0]!r} for a name that no job has. It must "
+            yield RehearsalFinding("find", False, f"findCommand finds {shown(found[0])} for a name that no job has. "
+                                                  "It must "
                                                   "print nothing in this case.")
         else:
             yield RehearsalFinding("find", True, "Jobs can be found by their names.")

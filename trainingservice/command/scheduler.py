@@ -13,6 +13,7 @@ from trainingservice.polling.job_record import Observation
 from trainingservice.reasons import Reason
 from trainingservice.submit_host.host import NOT_FOUND, TIMEOUT, Finished, SubmitHost, Unanswered
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.words.shown_value import shown
 
 #: So many refusals of one submission, while the scheduler answers questions, are taken for its last word.
 REFUSALS = 3
@@ -54,7 +55,7 @@ class Scheduler:
         self._refusals.pop(name, None)
         found = self._id_expression.first_in(done.output)
         if found is None:
-            raise Unanswered(f"submitCommand succeeded, but its output contains no job id: {done.said!r}.")
+            raise Unanswered(f"submitCommand succeeded, but its output contains no job id: {shown(done.said, 300)}.")
         return found
 
     def _refuse(self, name: str, done: Finished) -> None:
@@ -89,7 +90,8 @@ class Scheduler:
             return Observation(TrialJobStatus.WAITING, message=(
                 _of_scheduler("platform_queue", reason[:300], state) if reason else ""))
         return Observation(TrialJobStatus.UNKNOWN, message=_of_scheduler(
-            "platform_state_unknown", f"The scheduler reports the state {state!r}, which is in none of waitingStates, "
+            "platform_state_unknown", f"The scheduler reports the state {shown(state)}, which is in none of "
+                                      "waitingStates, "
                                       f"runningStates and endedStates. {reason[:300]}".rstrip(), state))
 
     def cancel(self, job_id: str) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from trainingservice.dlts.config import DltsClusterSettings
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.rest.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient
+from trainingservice.words.shown_value import shown
 
 #: A log-in refused so is tried again after so many seconds.
 RETRY_AFTER_REFUSAL = 30.0
@@ -186,7 +187,7 @@ class DltsApi:
         return f"{version}/clusters/{quote(self._settings.cluster, safe='')}"
 
     def _no_team(self) -> str:
-        return f"{self.where} has no team {self._settings.team!r} for {self._settings.email}; correct team."
+        return f"{self.where} has no team {shown(self._settings.team)} for {self._settings.email}; correct team."
 
     def _call(self, method: str, path: str, document: Mapping[str, Any] | None = None, *,
               query: Mapping[str, Any] | None = None, timeout: tuple[float, float] = TIMEOUT) -> RestAnswer:
@@ -225,7 +226,7 @@ class DltsApi:
     def _unknown(self, answer: RestAnswer) -> str:
         said = answer.shown()
         if said == NOT_FOUND[0]:
-            return f"{self.where} knows no cluster {self._settings.cluster!r}; correct cluster."
+            return f"{self.where} knows no cluster {shown(self._settings.cluster)}; correct cluster."
         if said == NOT_FOUND[1]:
             return self._no_team()
         return f"{self.where} does not know DLTS's interface under this address ({said}); correct dashboard."

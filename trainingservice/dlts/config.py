@@ -31,6 +31,9 @@ class DltsClusterSettings(ClusterSettings):
     """One account in one team on one cluster, and the home folder that its jobs share with this server."""
 
     platform_name: ClassVar[str] = "dlts"
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        "connection": "dashboard", "rights": "password", "queue": "team", "folder": "localStorageMountPoint",
+        "disk": "localStorageMountPoint"}
     reuse_mode_meaning: ClassVar[str] = (
         "accepted but has no effect on dlts, as in NNI: each trial is a job of its own")
     v1_fields: ClassVar[Mapping[str, str]] = {f"dltsConfig.{name}": name for name in (

@@ -11,6 +11,7 @@ from trainingservice.errors import PermanentError, TrainingServiceError
 from trainingservice.rest.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
+from trainingservice.words.shown_value import shown
 
 
 def rehearse_cluster(api: DltsApi, settings: DltsClusterSettings, storage: SharedFolder, *,
@@ -34,10 +35,12 @@ def _cluster(api: DltsApi, settings: DltsClusterSettings, timeout: tuple[float, 
     team = api.team(timeout)
     clusters = [str(entry.get("id")) for entry in (team or {}).get("clusters") or []]
     if team is None:
-        yield RehearsalFinding("queue", False, f"{settings.email} is in no team {settings.team!r}, or its cluster does "
+        yield RehearsalFinding("queue", False, f"{settings.email} is in no team {shown(settings.team)}, or its "
+                                               "cluster does "
                                                "not answer; correct team, or try again.")
     elif settings.cluster != ".default" and settings.cluster not in clusters:
-        yield RehearsalFinding("queue", False, f"Team {settings.team} has no cluster {settings.cluster!r}; it has: "
+        yield RehearsalFinding("queue", False, f"Team {settings.team} has no cluster {shown(settings.cluster)}; it "
+                                               "has: "
                                                f"{', '.join(clusters) or 'none'}. Correct cluster.")
     else:
         api.check_database()

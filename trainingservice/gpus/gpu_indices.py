@@ -6,19 +6,20 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from trainingservice.words.shown_value import shown
 from trialkeeper.whole_number import whole_number
 
 
 def read_gpu_indices(value: object) -> object:
     """A list of indices, one index, or text such as "0,2": NNI's files have all three."""
     if isinstance(value, bool):
-        raise ValueError("expected GPU indices such as [0, 1] or '0,1'")
+        raise ValueError('expected GPU indices such as [0, 1] or "0,1"')
     if isinstance(value, int):
         value = [value]
     elif isinstance(value, str):
         numbers = [whole_number(piece) for piece in value.split(",")]
         if None in numbers:
-            raise ValueError(f"expected GPU indices such as '0,1', not {value!r}")
+            raise ValueError(f'expected GPU indices such as "0,1", not {shown(value)}')
         value = numbers
     if isinstance(value, list | tuple):
         if any(isinstance(index, int) and index < 0 for index in value):

@@ -19,6 +19,8 @@ class KubeflowClusterSettings(KubernetesClusterSettings):
     """A namespace of a cluster that has one of Kubeflow's operators."""
 
     platform_name: ClassVar[str] = "kubeflow"
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        **KubernetesClusterSettings.fields_of_checks, "operator": "operator"}
     v1_fields: ClassVar[Mapping[str, str]] = {
         "kubeflowConfig.operator": "operator",
         "kubeflowConfig.apiVersion": "apiVersion",

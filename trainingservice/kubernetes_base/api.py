@@ -204,7 +204,7 @@ class KubernetesApi:
         for piece in response.stream(64 * 1024, decode_content=True):
             data += piece
             if len(data) > MOST_BYTES:
-                raise self._away(OSError(f"its answer has more than {MOST_BYTES // 1024 ** 2} MiB"))
+                raise self._away(OSError(f"its answer has more than {MOST_BYTES // 1024 ** 2} MB"))
         return bytes(data)
 
     def _send(self, method: str, path: str, query: Mapping[str, str], body: Object | None, content_type: str,

@@ -6,7 +6,7 @@ roles, images and limits are what one experiment asks of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -157,6 +157,9 @@ class RoleSettings(SettingsModel):
 class KubernetesClusterSettings(ClusterSettings):
     """Which cluster, as whom, in which namespace."""
 
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        "connection": "kubeconfig", "namespace": "namespace", "quota": "namespace", "storage": "storage",
+        "way_home": "wayHome"}
     reuse_mode_meaning: ClassVar[str] = (
         "it has no effect on Kubernetes: each trial has pods of its own, so that the cluster schedules, limits and "
         "cleans up each trial separately")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from trainingservice.errors import PermanentError
+from trainingservice.words.shown_value import shown
 
 EXPERIMENT, TRIAL, CLUSTER, ROLE = "nniweb/experiment", "nniweb/trial", "nniweb/cluster", "nniweb/role"
 #: On what the check of a cluster makes; the value is the cluster's.
@@ -50,5 +51,5 @@ def trial_labels(cluster: str, experiment_id: str, job_name: str) -> dict[str, s
 def experiment_selector(cluster: str, experiment_id: str) -> str:
     """Selects what belongs to one experiment and nothing else. Raises PermanentError for ids that could select more."""
     if not _ID.fullmatch(experiment_id):
-        raise PermanentError(f"{experiment_id!r} is not the id of an experiment. Nothing was removed.")
+        raise PermanentError(f"{shown(experiment_id)} is not the id of an experiment. Nothing was removed.")
     return f"{CLUSTER}={cluster},{EXPERIMENT}={experiment_id}"

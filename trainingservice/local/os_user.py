@@ -25,6 +25,7 @@ from trainingservice.errors import TemporaryError
 from trainingservice.files.output_folder import PYTHON_CODE
 from trainingservice.local.environment import allowed_environment
 from trainingservice.local.started_processes import end_marked, marked
+from trainingservice.words.shown_value import shown
 
 #: Variables that say where the things of the server's own user are, or what it may do.
 _PERSONAL = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "DISPLAY", "PYTHONPATH",
@@ -148,7 +149,7 @@ class OsUser:
         if said.cut:
             self._end(process, mark)
         if said.cut == "size":
-            raise CannotRunAs(f"A command as user {self.name} printed more than {STEP_BYTES // 1024 ** 2} MiB. Check "
+            raise CannotRunAs(f"A command as user {self.name} printed more than {STEP_BYTES // 1024 ** 2} MB. Check "
                               "the programs sh, cat, ls and python3 on that user's PATH, and the number of files in "
                               "the folder.")
         if said.cut:
@@ -187,7 +188,8 @@ def find_os_user(name: str) -> OsUser:
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise CannotRunAs(f"There is no user {name!r} on this machine. Correct runAs, or create the user.") from None
+        raise CannotRunAs(f"There is no user {shown(name)} on this machine. Correct runAs, or create the "
+                          "user.") from None
     if found.pw_uid == 0:
         raise CannotRunAs("runAs must not name root, because a trial could then do anything on this machine.")
     if found.pw_uid == os.geteuid():

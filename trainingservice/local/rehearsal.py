@@ -22,6 +22,7 @@ from trainingservice.local.os_user import CannotRunAs
 from trainingservice.local.pythons import LocalPythons
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.words.byte_size import byte_size
 from trialkeeper import contract
 
 #: Bytes of free disk below which a trial is refused, and below which a person is warned.
@@ -105,7 +106,7 @@ def _disk(folder: Path, machine: str) -> Iterator[RehearsalFinding]:
         yield RehearsalFinding("disk", False, f"The free space of {folder} cannot be read ({error.strerror}).", machine,
                                temporary=True)
         return
-    there_is = f"{free / 1024 / 1024:.0f} MB are free on the disk of {folder}"
+    there_is = f"{byte_size(free)} are free on the disk of {folder}"
     if free < DISK_BLOCKS_BELOW:
         yield RehearsalFinding("disk", False, f"Only {there_is}. A trial needs space for its files and output. Free "
                                               "disk space, or choose a data folder on another disk.", machine)

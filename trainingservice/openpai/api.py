@@ -22,6 +22,7 @@ from trainingservice.openpai.token_doubt import TokenDoubt, TokenDoubted
 from trainingservice.polling.service import MustWait
 from trainingservice.rest.rest_client import TIMEOUT, LogInRefused, RestAnswer, RestClient, ServerFault, TooManyCalls
 from trainingservice.rest.told_json import read_json
+from trainingservice.words.shown_value import shown
 
 #: Jobs that one question about all of them brings at most, the newest first.
 MOST_LISTED = 1000
@@ -130,7 +131,8 @@ class OpenPaiApi:
         if answer.status == 403:
             queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
             raise PermanentError(f"{self.where} does not let user {self._settings.username} use the virtual cluster "
-                                 f"{queue!r}, or there is none of this name: {refusal.message} Correct virtualCluster.")
+                                 f"{shown(queue)}, or there is none of this name: {refusal.message} Correct "
+                                 "virtualCluster.")
         if refusal.code == "NoStorageError":
             raise PermanentError(f"{self.where} does not know a storage of the job ({_storage_names(document)}) for "
                                  f"user {self._settings.username}: {refusal.message} Correct storageConfigName, "
@@ -138,7 +140,7 @@ class OpenPaiApi:
         if answer.status == 400 and _NO_QUOTA.search(refusal.message[:_BEGINNING]):
             queue = (document.get("defaults") or {}).get("virtualCluster") or "default"
             raise MustWait(of_openpai(
-                "platform_quota", f"{self.where} has no quota for the job in the virtual cluster {queue!r}: "
+                "platform_quota", f"{self.where} has no quota for the job in the virtual cluster {shown(queue)}: "
                                   f"{refusal.message} The submission is tried again every minute. If there will never "
                                   "be enough quota, ask for fewer GPUs, or for another skuType or "
                                   "virtualCluster."), retry_after=QUOTA_PAUSE)
@@ -233,7 +235,8 @@ class OpenPaiApi:
             return True
         if answer.status < 400:
             raise TemporaryError(f"{self.where} did not accept the request as OpenPAI does (HTTP {answer.status}: "
-                                 f"{answer.shown()!r}). It is sent again under the same name, which cannot create a "
+                                 f"{shown(answer.shown(), 300)}). It is sent again under the same name, which "
+                                 "cannot create a "
                                  "second job. Check that the address is that of OpenPAI and not of a proxy or log-in "
                                  "page in front of it.")
         return False

@@ -34,6 +34,9 @@ class OpenPaiClusterSettings(ClusterSettings):
     """One account on one OpenPAI cluster, and the storage that its jobs share with this server."""
 
     platform_name: ClassVar[str] = "openpai"
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        "connection": "host", "rights": "username", "token": "token", "folder": "localStorageMountPoint",
+        "disk": "localStorageMountPoint", "storage": "storageConfigName"}
     reuse_mode_meaning: ClassVar[str] = (
         "accepted but has no effect on openpai: each trial is a job of its own, so that the cluster shows, schedules "
         "and stops each trial separately")

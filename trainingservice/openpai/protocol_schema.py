@@ -7,7 +7,8 @@ one of its roles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
@@ -15,11 +16,22 @@ import jsonschema  # type: ignore[import-untyped]
 from trainingservice.openpai.document_text import document_text
 from trainingservice.openpai.storages import storage_problems
 from trainingservice.openpai.templates import default_deployment, template_problems
+from trainingservice.words.shown_value import shown
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 _NAME = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,255}\Z"}
 _ROLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*\Z"
+_HIVED_ROLE_NAME = r"^[A-Za-z0-9._~]+\Z"
+#: What a person is told instead of a pattern.
+_IN_WORDS = {
+    _NAME["pattern"]: '1 to 255 letters, digits, "-" or "_"',
+    _ROLE_NAME: 'letters, digits or "_" and not begin with a digit',
+    _HIVED_ROLE_NAME: 'letters, digits, ".", "_" or "~"',
+}
+#: The kinds of values, as a person is told of them.
+_KINDS = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
+          "null": "null"}
 _VERSION = {"enum": [2, "2"]}
 _DESCRIPTION = {"protocolVersion": _VERSION, "name": _NAME, "version": {"type": ["string", "number"]},
                 "contributor": _TEXT, "description": _TEXT}
@@ -81,7 +93,7 @@ HIVED = {
     "properties": {
         "jobPriorityClass": {"enum": ["prod", "test", "oppo"]},
         "taskRoles": {"minProperties": 1, "additionalProperties": False, "patternProperties": {
-            r"^[A-Za-z0-9._~]+\Z": {"type": "object", "properties": {
+            _HIVED_ROLE_NAME: {"type": "object", "properties": {
                 "skuType": _WORD_OR_NONE, "pinnedCellId": _WORD_OR_NONE, "affinityGroupName": _WORD_OR_NONE}}}},
     },
 }
@@ -115,6 +127,7 @@ def document_problems(document: Any) -> list[str]:
     """Why the cluster would refuse the document, one sentence part each, [] for a right one."""
     problems = [f"{_place(error.absolute_path)}{_words(error)}"
                 for error in sorted(_VALIDATOR.iter_errors(document), key=lambda error: list(map(str, error.path)))]
+    problems = list(dict.fromkeys(problems))  # of several names that are missing there is an error each
     return problems or [*_names_twice(document), *_missing_prerequisites(document), *_deployment_problems(document),
                         *template_problems(document), *storage_problems(document), *_hived_problems(document),
                         *_too_large(document)]
@@ -131,15 +144,45 @@ def _place(path: Any) -> str:
 
 
 def _words(error: jsonschema.ValidationError) -> str:
-    if error.validator == "pattern":
-        return f"{error.instance!r} does not fit the pattern {error.validator_value}"
-    if error.validator in ("type", "enum", "const"):
-        return f"must be {_expected(error.validator_value)}, not {error.instance!r:.80}"
-    return str(error.message)[:200]
+    """What is wrong at the place of the error, in our words: those of the library show patterns and whole documents."""
+    rule, wanted, given = error.validator, error.validator_value, error.instance
+    if rule == "required":
+        return f"must have {_names((name for name in wanted if name not in given), 'and')}"
+    if rule == "additionalProperties":
+        return _unknown_names(error.schema, given)
+    if rule in ("minProperties", "minItems"):
+        return "must have at least one entry"
+    if rule == "minLength":
+        return "must not be empty"
+    expected = (_IN_WORDS[wanted] if rule == "pattern"
+                else f"{wanted} or more" if rule == "minimum"
+                else "a mapping of names to whole numbers" if rule == "anyOf"
+                else _expected(wanted))
+    return f"must be {expected}" + ("" if _is_secret(error.absolute_path) else f", not {shown(given)}")
 
 
 def _expected(value: Any) -> str:
-    return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return " or ".join(_KINDS.get(each, str(each)) for each in (value if isinstance(value, list) else [value]))
+
+
+def _unknown_names(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    patterns = list(schema.get("patternProperties", {}))
+    known = schema.get("properties", {})
+    unknown = _names((name for name in given
+                      if name not in known and not any(re.search(pattern, name) for pattern in patterns)), "and")
+    if patterns:
+        return f"has {unknown}; each name in it must be {_IN_WORDS[patterns[0]]}"
+    return f"has {unknown}, which the protocol does not know; it may have {_names(known, 'and')}"
+
+
+def _names(names: Iterable[str], word: str) -> str:
+    *others, last = [shown(name) for name in names]
+    return f"{', '.join(others)} {word} {last}" if others else last
+
+
+def _is_secret(path: Iterable[Any]) -> bool:
+    parts = list(path)
+    return parts[:1] == ["secrets"] or (parts[:1] == ["prerequisites"] and "auth" in parts)
 
 
 def _names_twice(document: dict[str, Any]) -> list[str]:
@@ -148,7 +191,7 @@ def _names_twice(document: dict[str, Any]) -> list[str]:
     for entry in document.get("prerequisites") or []:
         key = (entry["type"], entry["name"])
         if key in seen:
-            problems.append(f"prerequisites has two entries of type {key[0]} named {key[1]!r}")
+            problems.append(f"prerequisites has two entries of type {key[0]} named {shown(key[1])}")
         seen.add(key)
     return problems
 
@@ -163,21 +206,22 @@ def _missing_prerequisites(document: dict[str, Any]) -> list[str]:
         for field in ("dockerImage", "data", "output", "script"):
             wanted = role.get(field)
             if wanted is not None and wanted not in names.get(field.lower(), set()):
-                problems.append(f"taskRoles.{role_name}.{field} names {wanted!r}, which is not in prerequisites")
-        problems += [f"taskRoles.{role_name}.prerequisites names {wanted!r}, which is not in prerequisites"
+                problems.append(f"taskRoles.{role_name}.{field} names {shown(wanted)}, which is not in prerequisites")
+        problems += [f"taskRoles.{role_name}.prerequisites names {shown(wanted)}, which is not in prerequisites"
                      for wanted in role.get("prerequisites") or [] if wanted not in everything]
     return problems
 
 
 def _deployment_problems(document: dict[str, Any]) -> Iterator[str]:
     names = [entry["name"] for entry in document.get("deployments") or []]
-    yield from (f"deployments has two entries named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1)
+    yield from (f"deployments has two entries named {shown(name)}"
+                for name in dict.fromkeys(names) if names.count(name) > 1)
     wanted = (document.get("defaults") or {}).get("deployment")
     if wanted is not None and wanted not in names:
-        yield f"defaults.deployment names {wanted!r}, which is not in deployments"
+        yield f"defaults.deployment names {shown(wanted)}, which is not in deployments"
     chosen = default_deployment(document)
     if chosen is not None and not isinstance(chosen["taskRoles"], dict | list):
-        yield f"the taskRoles of deployment {wanted!r} must be object"
+        yield f"the taskRoles of deployment {shown(wanted)} must be a mapping"
 
 
 def _hived_problems(document: dict[str, Any]) -> Iterator[str]:
@@ -191,7 +235,7 @@ def _hived_problems(document: dict[str, Any]) -> Iterator[str]:
             yield f"{place} has both skuType and pinnedCellId; give one of them"
         group = wish.get("affinityGroupName")
         if group is not None and groups.setdefault(group, asked) != asked:
-            yield f"{place} has another skuType or pinnedCellId than the rest of its affinity group {group!r}"
+            yield f"{place} has another skuType or pinnedCellId than the rest of its affinity group {shown(group)}"
 
 
 def _too_large(document: dict[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from trainingservice.openpai.without_storage import NEEDS_STORAGE
 from trainingservice.rest.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.storage_rehearsal import rehearse_storage
+from trainingservice.words.shown_value import shown
 
 #: A token that runs out within so many seconds is worth a warning.
 EXPIRES_SOON = 24 * 3600.0
@@ -65,7 +66,7 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
     queues = api.virtual_clusters(timeout)
     wanted = _queue(options)
     if queues and wanted not in queues:
-        yield RehearsalFinding("queue", False, f"User {owner} may not use the virtual cluster {wanted!r}. Virtual "
+        yield RehearsalFinding("queue", False, f"User {owner} may not use the virtual cluster {shown(wanted)}. Virtual "
                                                f"clusters that the user may use: {', '.join(queues)}. Correct "
                                                "virtualCluster.")
     else:
@@ -79,8 +80,9 @@ def _cluster(api: OpenPaiApi, settings: OpenPaiClusterSettings, options: OpenPai
         yield from _storage(api.storage(name, timeout), settings, name)
     for name in _further_storages(options, settings):
         is_there = api.storage(name, timeout) is not None
-        yield RehearsalFinding("storage", is_there, f"Jobs mount the storage {name!r}." if is_there else
-                               f"The cluster has no storage {name!r} that user {settings.username} may use; correct "
+        yield RehearsalFinding("storage", is_there, f"Jobs mount the storage {shown(name)}." if is_there else
+                               f"The cluster has no storage {shown(name)} that user {settings.username} may use; "
+                               "correct "
                                "storages, or extras.storages of openpaiConfig.")
 
 
@@ -121,11 +123,13 @@ def _expiry(settings: OpenPaiClusterSettings, now: float) -> Iterator[RehearsalF
 
 def _storage(found: dict[str, Any] | None, settings: OpenPaiClusterSettings, name: str) -> Iterator[RehearsalFinding]:
     if found is None:
-        yield RehearsalFinding("storage", False, f"The cluster has no storage {name!r} that user {settings.username} "
+        yield RehearsalFinding("storage", False, f"The cluster has no storage {shown(name)} that user "
+                                                 f"{settings.username} "
                                                  "may use; correct storageConfigName.")
         return
     if found.get("readOnly"):
-        yield RehearsalFinding("storage", False, f"The storage {name!r} can only be read, but trials must write to it. "
+        yield RehearsalFinding("storage", False, f"The storage {shown(name)} can only be read, but trials must "
+                                                 "write to it. "
                                                  "Choose another storage.")
         return
     data = found.get("data")
@@ -134,4 +138,4 @@ def _storage(found: dict[str, Any] | None, settings: OpenPaiClusterSettings, nam
         where = f" It is the NFS export {data.get('server')}:{data.get('path')}"
         where += "" if found.get("share", True) else f", of which jobs see the folder {settings.username}"
         where += f"; {settings.local_storage_mount_point} must be the same on this server."
-    yield RehearsalFinding("storage", True, f"The storage {name!r} may be used.{where}")
+    yield RehearsalFinding("storage", True, f"The storage {shown(name)} may be used.{where}")

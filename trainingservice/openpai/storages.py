@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainingservice.errors import PermanentError
+from trainingservice.words.shown_value import shown
 
 _PLUGINS, _STORAGE_PLUGIN = "com.microsoft.pai.runtimeplugin", "teamwise_storage"
 
@@ -53,11 +54,11 @@ def storage_problems(document: Mapping[str, Any]) -> Iterator[str]:
     """Of a document that fits the schema: what the server cannot read, or knows no storage for."""
     storages = (document.get("extras") or {}).get("storages")
     if isinstance(storages, dict) or storages and not isinstance(storages, list | str):
-        yield f"extras.storages must be array, not {storages!r:.80}"
+        yield f"extras.storages must be a list, not {shown(storages)}"
         return
     for number, entry in enumerate(storages or []):
         if entry is None:
-            yield f"extras.storages[{number}] must be object, not None"
+            yield f"extras.storages[{number}] must be a mapping, not null"
         for key in ("name", "mountPath") if isinstance(entry, dict) else ():
             if not isinstance(entry.get(key), str) and (entry.get(key) or isinstance(entry.get(key), list | dict)):
-                yield f"extras.storages[{number}].{key} must be string, not {entry[key]!r:.80}"
+                yield f"extras.storages[{number}].{key} must be text, not {shown(entry[key])}"

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainingservice.words.shown_value import shown
+
 _SPACE = r"[\s\ufeff]*"
 
 
@@ -34,7 +36,7 @@ def problem(text: str) -> str:
             if len(marks) != 2:
                 return f"has a {begin}= that does not name two marks"
             begin, end = marks
-    return f"opens a section {sections[-1]!r} that is not closed" if sections else ""
+    return f"opens a section {shown(sections[-1])} that is not closed" if sections else ""
 
 
 def _tag(text: str, place: int, end: str) -> tuple[str, str, int] | None:
@@ -63,7 +65,7 @@ def template_problems(document: Mapping[str, Any]) -> Iterator[str]:
             if isinstance(text, str) and (wrong := problem(text)):
                 yield f"{place} {wrong}"
             elif not isinstance(text, str) and (text or isinstance(text, list | dict)):
-                yield f"{place} must be string, not {text!r:.80}"
+                yield f"{place} must be string, not {shown(text)}"
     for role, commands in all_commands(document).items():
         if wrong := problem("\n".join(line.strip() for line in commands)):
             yield f"taskRoles.{role}.commands {wrong}"

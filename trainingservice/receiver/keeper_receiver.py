@@ -35,6 +35,7 @@ from trainingservice.receiver.attempt_records import AttemptRecord, token_hash
 from trainingservice.receiver.receiver_http import Answer, ReceiverServer, Request
 from trainingservice.receiver.report_reading import RefusedReport, read_report
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode, job_document
+from trainingservice.words.shown_value import shown
 from trialkeeper import contract
 from trialkeeper.durable_files import put_in_place
 
@@ -260,7 +261,7 @@ class KeeperReceiver:
                                 "message": "this receiver keeps no files: it was given no folder"})
         path = folder.joinpath(name)
         if ".." in name.split("/") or "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
-            raise RefusedReport(400, contract.ERROR_UNREADABLE, f"{name!r} leaves the folder for kept files")
+            raise RefusedReport(400, contract.ERROR_UNREADABLE, f"{shown(name)} leaves the folder for kept files")
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.parent / f".{secrets.token_hex(8)}.part"
         try:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from trainingservice.receiver.report_reading import WrongEntry, read_entry
+from trainingservice.words.shown_value import shown
 from trialkeeper import contract
 from trialkeeper.metric_source import read_metric
 
@@ -45,7 +46,7 @@ def _object(data: str) -> dict[str, Any]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise WrongEntry("", f"the metric is not JSON: {data[:80]!r}") from None
+        raise WrongEntry("", f"the metric is not JSON: {shown(data[:80], 100)}") from None
     if not isinstance(found, dict):
-        raise WrongEntry("", f"the metric is not a JSON object: {data[:80]!r}")
+        raise WrongEntry("", f"the metric is not a JSON object: {shown(data[:80], 100)}")
     return found

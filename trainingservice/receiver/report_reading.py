@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeGuard
 
+from trainingservice.limited_json import storable
+from trainingservice.words.shown_value import shown
 from trialkeeper import contract
 
 #: Versions of the wire that are understood: the current one and the one before.
@@ -42,14 +43,13 @@ MAX_MESSAGE = 4000
 MAX_GPUS = 1024
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class RefusedReport(Exception):
     """The report is not taken and nothing changes. ``str(error)`` says why, for the keeper's log."""
 
     def __init__(self, status: int, error: str, message: str, retry_after: int | None = None) -> None:
-        super().__init__(_storable(message))  # it may quote the report, and is sent and stored
+        super().__init__(storable(message))  # it may quote the report, and is sent and stored
         self.status = status  #: HTTP status
         self.error = error    #: one of ``contract.ERROR_*``
         self.retry_after = retry_after  #: seconds to stay away, None: not said
@@ -67,7 +67,7 @@ class UnspokenVersion(RefusedReport):
         super().__init__(400, contract.ERROR_UNREADABLE,
                          f"keeper.version {str(version)[:20]} is not supported; supported versions: "
                          f"{', '.join(map(str, sorted(VERSIONS)))}")
-        self.version = _storable(version) if isinstance(version, str) else version  #: as the keeper gave it
+        self.version = storable(version) if isinstance(version, str) else version  #: as the keeper gave it
 
 
 class Gap(RefusedReport):
@@ -253,7 +253,7 @@ def _read_metric(raw: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, str):
         omitted = raw.get("omitted")
         if value is None and isinstance(omitted, str):
-            raise WrongEntry("value", f"was left out by the keeper: {_storable(omitted[:MAX_NAME])}")
+            raise WrongEntry("value", f"was left out by the keeper: {storable(omitted[:MAX_NAME])}")
         raise WrongEntry("value", "must be a text: the JSON text of the reported value")
     size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
     if size >= contract.MAX_METRIC_BYTES:
@@ -285,7 +285,7 @@ def _read_ended(raw: Mapping[str, Any]) -> dict[str, Any]:
         raise WrongEntry("duration", "must not be negative")
     return {"exit_code": _integer(raw, "exit_code", -_INT32 - 1, 2 * _INT32 + 1, optional=True),
             "signal": _integer(raw, "signal", 0, _INT32, optional=True), "reason": raw["reason"],
-            "message": _storable(message[:MAX_MESSAGE]), "duration": duration}
+            "message": storable(message[:MAX_MESSAGE]), "duration": duration}
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
@@ -312,7 +312,7 @@ def _decompress(body: bytes, content_encoding: str) -> bytes:
         if len(text) <= limit and not reader.eof:
             raise _unreadable("the gzip body is cut off")
     else:
-        raise _unreadable(f"Content-Encoding {content_encoding[:40]!r} is not known; gzip is")
+        raise _unreadable(f"Content-Encoding {shown(content_encoding[:40])} is not known; gzip is")
     if len(text) > limit:
         raise _too_large()
     return text
@@ -403,8 +403,4 @@ def _text(raw: Mapping[str, Any], field: str, longest: int) -> str:
         return ""
     if not isinstance(value, str) or len(value) > longest:
         raise WrongEntry(field, f"must be a text of at most {longest} characters")
-    return _storable(value)
-
-
-def _storable(text: str) -> str:
-    return _UNSTORABLE.sub("\ufffd", text)
+    return storable(value)

@@ -17,6 +17,7 @@ from trainingservice.remote.first_contact import cannot_write, make_folders
 from trainingservice.ssh.connection import Connection, is_broken
 from trainingservice.ssh.problems import MachineProblem
 from trainingservice.trial_job import TrialCode
+from trainingservice.words.byte_size import byte_size
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class CodeCopies:
                         sent += len(piece)
                         if size > 4 * _PIECE:
                             progress(f"The code is being sent to {connection.name}: {100 * sent // size} % of "
-                                     f"{size / 1024 / 1024:.0f} MB.")
+                                     f"{byte_size(size)}.")
                 if digest.hexdigest() != sha256:
                     raise PermanentError(f"The code archive {archive} is damaged: its content does not match the hash "
                                          "in its name. Launch the experiment again.")

@@ -17,11 +17,17 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.gpus.gpu_indices import GpuIndices
 from trainingservice.shared_folder.shared_storage import SharedStorage
 from trainingservice.ssh.login_settings import SshLoginSettings
+from trainingservice.words.shown_value import shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 class RemoteMachineSettings(SshLoginSettings):
     """One machine: how to log in, and what trials may use there."""
+
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({
+        "use_active_gpu", "max_trial_number_per_gpu", "gpu_indices", "max_trial_number", "python_path", "environment",
+        "prepare_command", "working_folder"})
+    serves_as_secret: ClassVar[frozenset[str]] = frozenset({"ssh_key_file"})
 
     use_active_gpu: bool = Field(
         default=False, description="Whether trials may use GPUs on which other processes run.")
@@ -47,7 +53,7 @@ class RemoteMachineSettings(SshLoginSettings):
     def _has_variable_names(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{name!r} is not a valid name of a variable")
+                raise ValueError(f"{shown(name)} is not a valid name of a variable")
         return value
 
     @field_validator("python_path", "working_folder")
@@ -62,6 +68,11 @@ class RemoteClusterSettings(ClusterSettings):
     """The machines, and how long a lost one is waited for."""
 
     platform_name: ClassVar[str] = "remote"
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        "connection": "machineList[].host", "login": "machineList[].user", "host_key": "machineList[].hostKey",
+        "interpreter": "machineList[].pythonPath", "folder": "machineList[].workingFolder",
+        "disk": "machineList[].workingFolder", "gpus": "machineList[].gpuIndices", "machines": "machineList",
+        "storage": "sharedStorage"}
     reuse_mode_meaning: ClassVar[str] = (
         "it has no effect on the remote platform: a running agent starts the trials of all experiments on a machine, "
         "so there is no start-up time to save")

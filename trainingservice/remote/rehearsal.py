@@ -29,6 +29,7 @@ from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.problems import MachineProblem, as_problem
 from trainingservice.trial_job import KeeperAccess
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.words.byte_size import byte_size
 from trialkeeper import contract
 
 #: Bytes of free disk below which a trial is refused, and below which a person is warned.
@@ -105,7 +106,7 @@ def _not_looked_at(hosts: Sequence[str], of: int, seconds: float) -> RehearsalFi
     names = ", ".join(hosts[:NAMED])
     more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
     return RehearsalFinding("machines", False, (
-        f"{len(hosts)} of {of} machines were not checked, or not completely: {names}{more}. A rehearsal checks at most "
+        f"{len(hosts)} of {of} machines were not checked, or not completely: {names}{more}. A test checks at most "
         f"{MOST_LOOKED_AT} machines and takes at most {seconds:.0f} s. Trials start on the machines that "
         "work."), temporary=True)
 
@@ -155,7 +156,7 @@ def _folder_and_disk(facts: MachineFacts, name: str) -> Iterator[RehearsalFindin
         yield RehearsalFinding("folder", True, f"Trials keep their files in {facts.folder}.", name)
     if facts.free_bytes is None:
         return
-    there_is = f"{facts.free_bytes / 1024 / 1024:.0f} MB are free on the disk of {facts.folder} on {name}"
+    there_is = f"{byte_size(facts.free_bytes)} are free on the disk of {facts.folder} on {name}"
     if facts.free_bytes < DISK_BLOCKS_BELOW:
         yield RehearsalFinding("disk", False, f"Only {there_is}. A trial needs space for its code, files and output. "
                                               "Free disk space, or choose a workingFolder on another disk.", name)
@@ -197,8 +198,12 @@ def _with_agent(connection: Connection, facts: MachineFacts, settings: RemoteMac
         yield _gpus(client, settings, name)
         yield control_groups_finding(client, name)
         yield _way_home(connection, facts, addresses, name)
-        folder = posixpath.join(facts.folder, cluster_folder, "rehearsal", uuid.uuid4().hex[:12])
-        yield from _trial(client, folder, settings, name)
+        of_cluster = posixpath.join(facts.folder, cluster_folder)
+        rehearsal = posixpath.join(of_cluster, "rehearsal")
+        was_there = connection.run(f"test -e {shlex.quote(of_cluster)}")[0] == 0
+        yield from _trial(client, posixpath.join(rehearsal, uuid.uuid4().hex[:12]), settings, name)
+        if not was_there:  # of a cluster that is only tried, each time another
+            connection.run(f"rmdir {shlex.quote(rehearsal)} {shlex.quote(of_cluster)}")
     finally:
         client.close()
 

@@ -23,6 +23,7 @@ from urllib3.util.retry import Retry
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.reasons import Reason
 from trainingservice.rest.told_json import read_json
+from trainingservice.words.shown_value import shown
 
 #: Seconds until a connection must stand, and until an answer must come.
 TIMEOUT = (5.0, 30.0)
@@ -84,7 +85,8 @@ class RestAnswer:
         except ValueError:
             kind = self.content_type.partition(";")[0] or "no content type"
             raise TemporaryError(Reason("another_server", said=(
-                f"{self.where} did not answer with JSON (HTTP {self.status}, {kind}: {self.shown()!r}). Check that the "
+                f"{self.where} did not answer with JSON (HTTP {self.status}, {kind}: {shown(self.shown(), 300)}). "
+                "Check that the "
                 "address is correct and not that of a proxy or log-in page in front of it."))) from None
 
     def shown(self) -> str:
@@ -151,7 +153,7 @@ class RestClient:
             content += piece
             if len(content) > MOST_BYTES:
                 raise TemporaryError(Reason("another_server", said=(
-                    f"{self.where} answered with more than {MOST_BYTES // 1024 ** 2} MiB. Check that the address is "
+                    f"{self.where} answered with more than {MOST_BYTES // 1024 ** 2} MB. Check that the address is "
                     "correct.")))
         response._content = bytes(content)  # what requests itself sets when it reads
 

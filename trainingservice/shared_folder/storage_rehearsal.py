@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.shared_folder.folder import SharedFolder
+from trainingservice.words.byte_size import byte_size
 
 #: Bytes of free room below which a trial is refused, and below which a person is warned.
 BLOCKS_BELOW = 100 * 1024 * 1024
@@ -27,7 +28,7 @@ def rehearse_storage(storage: SharedFolder) -> Iterator[RehearsalFinding]:
         return
     if free is None:
         return
-    there_is = f"{free / 1024 / 1024:.0f} MB are free on the storage"
+    there_is = f"{byte_size(free)} are free on the storage"
     if free < BLOCKS_BELOW:
         yield RehearsalFinding("disk", False, f"Only {there_is}. A trial needs space for its files and output. Free "
                                               "space.")

@@ -7,6 +7,7 @@ resources are what one experiment asks of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator
@@ -15,6 +16,7 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.memory_size import Megabytes
 from trainingservice.refused_values import matching
 from trainingservice.ssh.login_settings import SshLoginSettings
+from trainingservice.words.shown_value import shown
 from trialkeeper.whole_number import whole_number
 
 #: Names of things in Slurm: no blanks, nothing that begins like an option.
@@ -30,6 +32,9 @@ class SlurmClusterSettings(ClusterSettings):
     """Where Slurm's commands are run, and the folder that all of its machines have."""
 
     platform_name: ClassVar[str] = "slurm"
+    fields_of_checks: ClassVar[Mapping[str, str]] = {
+        "connection": "loginNode.host", "login": "loginNode.user", "host_key": "loginNode.hostKey",
+        "folder": "workingFolder", "disk": "workingFolder"}
     reuse_mode_meaning: ClassVar[str] = (
         "it has no effect on slurm: each trial is a job of its own, so that the cluster schedules, shows and charges "
         "each trial separately")
@@ -127,7 +132,7 @@ class SlurmTrialOptions(TrialOptions):
     def _are_options(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for line in value:
             if not line.startswith("-") or "\n" in line:
-                raise ValueError(f"{line!r} is not an option of sbatch; write one option per entry, such as "
+                raise ValueError(f"{shown(line)} is not an option of sbatch; write one option per entry, such as "
                                  "--constraint=skylake")
             name = line.split("=")[0].split()[0]
             if name in ("-a", "--array", "-n", "--ntasks", "-N", "--nodes", "--wrap", "--test-only", "-W", "--wait"):

@@ -9,6 +9,7 @@ from trainingservice.errors import PermanentError, TemporaryError, TrainingServi
 from trainingservice.polling.service import MustWait
 from trainingservice.reasons import Reason
 from trainingservice.submit_host.host import Finished, NotRun, Unanswered
+from trainingservice.words.shown_value import shown
 
 #: The controller may have taken the job: its answer was lost.
 _UNCERTAIN = ("socket timed out", "zero bytes were transmitted", "receive failure", "shutdown failure",
@@ -28,7 +29,8 @@ def refusal(done: Finished, where: str) -> TrainingServiceError:
     said = done.said
     words = (done.errors or done.output).lower()
     if done.status < 0 or any(text in words for text in _UNCERTAIN):
-        return Unanswered(f"It is not known whether Slurm accepted the job: sbatch on {where} printed {said!r}. The "
+        return Unanswered(f"It is not known whether Slurm accepted the job: sbatch on {where} printed "
+                          f"{shown(said, 300)}. The "
                           "server looks for the job before it submits it again.")
     if any(text in words for text in _AWAY):
         return NotRun(f"Slurm does not answer on {where}: {said}")
@@ -40,7 +42,8 @@ def refusal(done: Finished, where: str) -> TrainingServiceError:
                               "cluster's administrators.")
     if done.status:
         return TemporaryError(f"sbatch could not be run on {where}; it ended with status {done.status}: {said}")
-    return Unanswered(f"sbatch on {where} printed no job id ({said!r}). The server looks for the job before it submits "
+    return Unanswered(f"sbatch on {where} printed no job id ({shown(said, 300)}). The server looks for the job "
+                      "before it submits "
                       "it again.")
 
 

@@ -89,7 +89,7 @@ class Connection:
         """What a command prints. Raises SessionBroke where that is too much: the rest is not waited for."""
         printed: bytes = stream.read(MOST_BYTES + 1)
         if len(printed) > MOST_BYTES:
-            raise SessionBroke(f"A command on {self.name} printed more than {MOST_BYTES // 1024 ** 2} MiB. Check the "
+            raise SessionBroke(f"A command on {self.name} printed more than {MOST_BYTES // 1024 ** 2} MB. Check the "
                                "shell profile of the user there.")
         return printed
 

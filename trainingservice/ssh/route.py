@@ -15,6 +15,7 @@ import paramiko
 from trainingservice.ssh.host_keys import host_name
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.ssh.problems import MachineProblem
+from trainingservice.words.shown_value import shown
 from trialkeeper.whole_number import whole_number
 
 CONFIG_FILE = Path("~/.ssh/config")
@@ -69,7 +70,7 @@ def _way(text: str, host: str, port: int | None, user: str | None, jumps: str | 
         jump_host, _, jump_port = place.partition(":") if not place.startswith("[") else _bracketed(place)
         number = whole_number(jump_port)
         if not jump_host or (jump_port and number is None):
-            raise MachineProblem(f"proxyJump of {host}: {part!r} is not of the form user@host:port.",
+            raise MachineProblem(f"proxyJump of {host}: {shown(part)} is not of the form user@host:port.",
                                  needs_person=True)
         if hops:
             hops.append(replace(_hop(text, jump_host, number, jump_user or None)[0], command=""))

@@ -148,7 +148,7 @@ class ScriptedCluster:
 
     def _move_on(self, job_name: str, state: JobState) -> Observation | object | None:
         if state.final is None and state.canceled and not state.run:
-            self._finish(state, TrialJobStatus.SYS_CANCELED, "The job was canceled before it started.")
+            self._finish(state, TrialJobStatus.SYS_CANCELED, "The job was stopped before it started.")
         if state.final is not None:
             return Observation(TrialJobStatus(state.final["status"]), message=state.final["message"]) \
                 if state.final else None

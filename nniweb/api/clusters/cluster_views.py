@@ -3,8 +3,8 @@
 import socket
 from typing import Any
 
-from django.db import transaction
 from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, status
 from rest_framework.exceptions import PermissionDenied, ValidationError
@@ -14,14 +14,17 @@ from rest_framework.response import Response
 from nniweb.documents.clusters import (
     FOR_ADMINISTRATORS,
     ClusterChangesSerializer,
+    ClusterCheckResultSerializer,
+    ClusterCheckSerializer,
     ClusterSerializer,
     FindingSerializer,
     NewClusterSerializer,
     gpu_holders,
 )
 from nniweb.experiments.access.visibility import visible_clusters
-from nniweb.experiments.clusters import editing
-from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse
+from nniweb.experiments.clusters import editing, saving
+from nniweb.experiments.clusters.draft import changed_draft, new_draft, sign_test
+from nniweb.experiments.clusters.rehearsal import OnAnotherHost, rehearse, rehearse_draft
 from nniweb.experiments.models import Cluster, User
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.permissions import signed_in_user
@@ -67,11 +70,34 @@ class ClustersView(ClusterView):
         only_administrators(user, "set up clusters; an experiment file may have a trainingService section of its own")
         form = NewClusterSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        wish = form.validated_data
-        cluster = editing.create_cluster(wish["name"], wish["platform"], wish["settings"], owner=user,
-                                          is_private=wish["is_private"], group=wish["group"],
-                                          host=socket.gethostname())
+        cluster = saving.set_up(form.validated_data, user, socket.gethostname())
         return Response(self.fresh(cluster), status=status.HTTP_201_CREATED)
+
+
+class ClusterCheckView(ClusterView):
+    pagination_class = None
+
+    @extend_schema(operation_id="clusters_check", request=ClusterCheckSerializer,
+                   responses={200: ClusterCheckResultSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request) -> Response:
+        """Check settings before they are saved, and test the cluster that they describe. Nothing is changed."""
+        user = signed_in_user(request)
+        only_administrators(user, "check settings of clusters, which may name the server's files")
+        form = ClusterCheckSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        wish = form.validated_data
+        if "cluster" in wish:
+            cluster = get_object_or_404(self.get_queryset(), public_id=wish["cluster"])
+            draft = changed_draft(cluster, wish["settings"])
+        else:
+            draft = new_draft(wish["platform"], wish["settings"])
+        try:
+            findings = rehearse_draft(draft, user) if wish["test"] else None
+        except OnAnotherHost as error:
+            raise Conflict(str(error)) from None
+        return Response(ClusterCheckResultSerializer({
+            "secrets_set": sorted(draft.section.secrets), "findings": findings,
+            "tested": "" if findings is None else sign_test(draft.section, findings)}).data)
 
 
 class ClusterDetailView(ClusterView):
@@ -95,11 +121,7 @@ class ClusterDetailView(ClusterView):
             # taken or not: it would tell who has one
             raise ValidationError({"name": "The server uses names with this ending for its own clusters. Choose "
                                            "another name."})
-        with transaction.atomic():  # all of it or nothing
-            if "settings" in changes:
-                editing.change_settings(cluster, changes.pop("settings"))
-            if changes:
-                editing.change_cluster(cluster, changes)
+        saving.save_changes(cluster, changes)
         return Response(self.fresh(cluster))
 
     @extend_schema(operation_id="clusters_delete", responses={204: None, 409: ErrorsSerializer})

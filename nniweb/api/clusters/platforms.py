@@ -5,12 +5,14 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from nniweb.experiments.config.fields.description import describe
+from nniweb.experiments.config.fields.description import KINDS, describe
 from trainingservice.base import TrainingService
+from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.platforms import ALIASES, is_multi_phase, load_platform, platform_names
 
 
@@ -29,9 +31,9 @@ class PlatformFieldSerializer(serializers.Serializer[Any]):
     of_cluster = serializers.BooleanField(help_text="true: the field identifies or configures the cluster; false: it "
                                                     "is an option of one experiment.")
     type = serializers.CharField(help_text="In words.")
-    kind = serializers.ChoiceField(["boolean", "integer", "number", "choice", "secret", "text", "json"],
-                                   help_text="The kind of form control; json for values without a control of their "
-                                             "own.")
+    kind = serializers.ChoiceField(KINDS, help_text=(
+        "The kind of form control. A group holds the fields below its name, a group_list entries with such fields, a "
+        "text_map names with texts. json: values without a control of their own."))
     is_required = serializers.BooleanField()
     default = serializers.JSONField(allow_null=True)
     choices = serializers.ListField(child=serializers.CharField())
@@ -48,6 +50,8 @@ class PlatformSerializer(serializers.Serializer[Any]):
         "Other names of the platform in config files."))
     settings_schema = serializers.DictField(help_text="JSON Schema of a cluster's settings; secrets are writeOnly.")
     options_schema = serializers.DictField(help_text="JSON Schema of an experiment's options for its trials.")
+    declares_settings = serializers.BooleanField(help_text=(
+        "false: the platform has no model of its settings, so that nothing can be said of their fields."))
     fields_of_section = PlatformFieldSerializer(many=True, help_text="The fields of both, as a form needs them.")
     metadata = MetadataKeySerializer(many=True)
     shares_code_folder = serializers.BooleanField(help_text="Trials run in the code folder itself.")
@@ -73,6 +77,7 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
         "aliases": sorted(alias for alias, name in ALIASES.items() if name == platform.platform),
         "settings_schema": platform.settings_model.model_json_schema(),
         "options_schema": platform.options_model.model_json_schema(),
+        "declares_settings": platform.settings_model is not ClusterSettings,
         "fields_of_section": section_fields(platform),
         "metadata": [{"key": key, "meaning": meaning, "is_secret": key in platform.secret_metadata_keys,
                       "changeable_while_running": (key in platform.metadata_changeable_while_running
@@ -94,6 +99,15 @@ def section_fields(platform: type[TrainingService]) -> list[dict[str, Any]]:
     return [{**asdict(field), "of_cluster": of_cluster}
             for model, of_cluster in ((platform.settings_model, True), (platform.options_model, False))
             for field in describe(model)]
+
+
+class PlatformView(APIView):
+    @extend_schema(operation_id="platforms_retrieve", responses=PlatformSerializer)
+    def get(self, request: Request, name: str) -> Response:
+        """One platform."""
+        if name not in platform_names():
+            raise NotFound(f"There is no platform {name}. There are: {', '.join(platform_names())}.")
+        return Response(PlatformSerializer(document(load_platform(name))).data)
 
 
 class PlatformsView(APIView):

@@ -28,6 +28,8 @@ class EqualFailuresSerializer(serializers.Serializer[Any]):
 
 
 class ExperimentFailuresView(ExperimentView):
+    pagination_class = None
+
     @extend_schema(operation_id="experiments_failures", responses=EqualFailuresSerializer(many=True))
     def get(self, request: Request, experiment_id: str) -> Response:
         """Failed trials grouped by cause, the most frequent cause first; at most 100 causes.

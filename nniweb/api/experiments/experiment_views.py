@@ -38,12 +38,15 @@ from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.config.search_space.search_space_text import read_search_space_text
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.queries.list_states import ListState, is_in
+from nniweb.experiments.sql.json_values import HasItem
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, OneOfField, Query
 from nniweb.http.parsers import JSONParser
 from nniweb.http.permissions import signed_in_user
 from nniweb.tuning import algorithms
 from nniweb.tuning.search_space.problem import InvalidInput
+from trainingservice.words.shown_value import shown
 
 #: Name of an order -> column.
 ORDERS = {"created": "created_at", "started": "started_at", "ended": "ended_at", "changed": "changed_at",
@@ -56,7 +59,11 @@ class ExperimentQuery(Query):
     owner = serializers.CharField(required=False, help_text="User name.")
     cluster = serializers.CharField(required=False, help_text="Name of a cluster.")
     tag = serializers.CharField(required=False)
-    q = serializers.CharField(required=False, help_text="Text in the name or description, or the start of the id.")
+    state = OneOfField(choices=[state.value for state in ListState], required=False, help_text=(
+        "running: not ended. done: ended. attention: ended with an error or with nothing but failed trials, or not "
+        "ended on a cluster that is in trouble or disabled."))
+    q = serializers.CharField(required=False, help_text=(
+        "Text in the name, description, owner or cluster, a whole tag, or the start of the id."))
     archived = OneOfField(choices=["false", "true", "all"], default="false")
     order = OneOfField(choices=[*ORDERS, *(f"-{name}" for name in ORDERS)], default="-created")
 
@@ -117,7 +124,11 @@ def filtered(experiments: QuerySet[Experiment], wanted: dict[str, Any]) -> Query
     if "q" in wanted:
         text = wanted["q"]
         experiments = experiments.filter(Q(name__icontains=text) | Q(description__icontains=text)
-                                         | Q(public_id__startswith=text) | Q(foreign_id__startswith=text))
+                                         | Q(owner__username__icontains=text) | Q(cluster__name__icontains=text)
+                                         | Q(public_id__startswith=text) | Q(foreign_id__startswith=text)
+                                         | Q(HasItem("tags", text)))
+    if "state" in wanted:
+        experiments = experiments.filter(is_in(ListState(wanted["state"])))
     if wanted["archived"] != "all":
         experiments = experiments.filter(archived=wanted["archived"] == "true")
     return experiments
@@ -201,7 +212,8 @@ def heir(user: User, experiment: Experiment, name: str) -> User:
                                                     "over."})
     found = people_to_hand_to(user).filter(username=name).first()
     if found is None:
-        raise serializers.ValidationError({"owner": f"You cannot hand the experiment over to {name!r}. You can hand it "
+        raise serializers.ValidationError({"owner": f"You cannot hand the experiment over to {shown(name)}. You can "
+                                                    "hand it "
                                                     "over to members of your groups; administrators can hand it over "
                                                     "to everybody."})
     return found

@@ -181,7 +181,7 @@ def _unpack_kept(experiment: Experiment, folder: Path) -> None:
 def _unpack_upload(archive: Any, folder: Path) -> None:
     if not isinstance(archive, UploadedFile) or (archive.size or 0) > MAX_BYTES:
         raise ConfigInvalid([ConfigError("code", f"must be a file (tar.gz or zip) of at most {MAX_BYTES // 2**20} "
-                                         "MiB.")])
+                                         "MB.")])
     try:
         unpack(archive.file, folder)  # type: ignore[arg-type]
     except UploadRefused as error:

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.experiments.charts.parameter_axes import Column
-from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, MOST_DRAWN, Results, results_of
+from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, MOST_DRAWN, MOST_VALUES, Results, results_of
 from nniweb.experiments.charts.parameter_importance import FEWEST_TRIALS, MOST_TRIALS, NotWorkedOut, importance_of
 from nniweb.experiments.models import Experiment
 from nniweb.http.error_form import ErrorsSerializer
@@ -67,7 +67,7 @@ class ParameterColumnsSerializer(serializers.Serializer[Any]):
     trials = serializers.IntegerField(help_text="Trials with a final result.")
     left_out = serializers.IntegerField(help_text=(
         f"How many of them are left out. Of more than {MOST_DRAWN} trials, the {BEST_DRAWN} best and an even selection "
-        "of the others are listed."))
+        f"of the others are listed. With more than {MOST_VALUES // MOST_DRAWN} parameters, fewer are."))
 
 
 class ImportantParameterSerializer(serializers.Serializer[Any]):
@@ -84,7 +84,8 @@ class ParameterImportanceSerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField(help_text="Revision of the experiment when the results were read.")
     trials = serializers.IntegerField(help_text="Trials with a final result.")
     looked_at = serializers.IntegerField(help_text=(
-        f"Number of trials that were evaluated: at most {MOST_TRIALS}, spread evenly; 0 if there are too few trials."))
+        f"Number of trials that were evaluated: at most {MOST_TRIALS}, fewer with many parameters, spread evenly; 0 if "
+        "there are too few trials."))
     needed = serializers.IntegerField(help_text="The smallest number of trials that is evaluated.")
     parameters = ImportantParameterSerializer(many=True)
 

@@ -16,6 +16,7 @@ from nniweb.experiments.models.account import Scope
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import Query, StrictSerializer
 from nniweb.http.permissions import signed_in_user
+from trainingservice.words.shown_value import shown
 
 
 class TokenPermission(BasePermission):
@@ -104,7 +105,7 @@ def _of_whom(name: str, by: User) -> User:
     if not by.is_admin:
         raise serializers.ValidationError({"user": "Only administrators make tokens for others."})
     if (found := User.objects.filter(username=name, is_active=True).first()) is None:
-        raise serializers.ValidationError({"user": f"There is no active user named {name!r}."})
+        raise serializers.ValidationError({"user": f"There is no active user named {shown(name)}."})
     return found
 
 

@@ -17,6 +17,7 @@ from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.fields import StrictSerializer, TagsField
 from nniweb.http.permissions import signed_in_user
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.words.shown_value import shown
 
 #: Trials that one call changes at most.
 MOST = 10_000
@@ -48,7 +49,7 @@ class TagSelectionSerializer(SelectionSerializer):
         if not attrs["add"] and not attrs["remove"]:
             raise serializers.ValidationError({"add": "Give tags to `add` or to `remove`."})
         if both := set(attrs["add"]) & set(attrs["remove"]):
-            raise serializers.ValidationError({"add": f"{sorted(both)[0]!r} cannot be both added and removed."})
+            raise serializers.ValidationError({"add": f"{shown(sorted(both)[0])} cannot be both added and removed."})
         return super().validate(attrs)
 
 

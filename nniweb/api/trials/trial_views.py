@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
@@ -24,6 +25,7 @@ from nniweb.documents.trials import (
     TrialParametersSerializer,
     TrialSerializer,
     advice_documents,
+    note_of,
     with_details,
 )
 from nniweb.experiments.access.visibility import visible_trials
@@ -86,18 +88,26 @@ class TrialDetailView(TrialView):
     @extend_schema(operation_id="trials_retrieve", responses=TrialDetailSerializer)
     def get(self, request: Request, trial_id: str) -> Response:
         """One trial, and advice if it waits or failed."""
-        pk = self.get_object().pk
-        return Response({**document(pk), "advice": advice_documents(pk)})
+        return Response(_detail(self.get_object().pk))
 
     @extend_schema(operation_id="trials_change", request=TrialChangesSerializer,
-                   responses={200: TrialSerializer, 400: ErrorsSerializer})
+                   responses={200: TrialDetailSerializer, 400: ErrorsSerializer})
     def patch(self, request: Request, trial_id: str) -> Response:
-        """Change its tags."""
+        """Change its tags or notes."""
         trial = self.get_object()
         form = TrialChangesSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        intents.tag_trial(trial, form.validated_data["tags"])
-        return Response(document(trial.pk))
+        wanted = form.validated_data
+        with transaction.atomic():
+            if "tags" in wanted:
+                intents.tag_trial(trial, wanted["tags"])
+            if "notes" in wanted:
+                intents.write_note(trial, wanted["notes"], signed_in_user(request))
+        return Response(_detail(trial.pk))
+
+
+def _detail(trial_pk: int) -> dict[str, Any]:
+    return {**document(trial_pk), "advice": advice_documents(trial_pk), "notes": note_of(trial_pk)}
 
 
 class TrialCancelView(TrialView):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,7 +22,7 @@ from nniweb.experiments.downloads.export import flat
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.results.other_metrics import mode_of, names_of
 
-#: Side by side at once; the same as in static/js/experiment/trials/compared_trials.js.
+#: Side by side at once; the same as in static/js/experiment/compared_trials.js.
 MOST_COMPARED = 20
 #: Trials of the choices that are offered where none were chosen.
 _OFFERED = 5
@@ -41,7 +42,7 @@ class Parameter:
     name: str
     values: list[Any]
 
-    @property
+    @cached_property
     def differs(self) -> bool:
         return len({json.dumps(value) for value in self.values}) > 1
 
@@ -76,13 +77,15 @@ def compare(request: HttpRequest, public_id: str) -> HttpResponse:
     trials = [dict(trial) for trial in
               TrialSerializer(shown, many=True, context={"now": timezone.now()}).data]
     ids = [trial["id"] for trial in trials]
+    parameters = _parameters(trials)
     for place, trial in enumerate(trials):
         trial["curve"] = f"curve-{place % CURVES} line-{place // CURVES}"
         trial["without"] = _address(found, [other for other in ids if other != trial["id"]], only)
     return render(request, "dashboard/experiment/compare.html", {
         **tab(request, found, "experiment-compare", trials=ids, curves=CURVES),
         "trials": trials, "result_digits": digits_apart(trial["final_number"] for trial in trials),
-        "ids": ",".join(ids), "parameters": _parameters(trials), "facts": _facts(found),
+        "ids": ",".join(ids), "parameters": parameters, "facts": _facts(found),
+        "differing": [row for row in parameters if row.differs],
         "mode": found.optimize_mode, "metric_rows": _metric_rows(found, trials),
         "numbers": NUMBERS, "left_out": len(chosen) - len(shown), "most": MOST_COMPARED, "only": only,
         "missing": _missing(wanted, chosen), "offers": [] if trials else _offers(found)})
@@ -125,10 +128,11 @@ def _metric_rows(experiment: Experiment, trials: Sequence[dict[str, Any]]) -> li
 
 
 def _parameters(trials: Sequence[dict[str, Any]]) -> list[Parameter]:
-    """Every parameter of these trials, nested ones with a dot."""
+    """Every parameter of these trials, nested ones with a dot: those that differ, then the others."""
     given = [flat(trial["parameters"]) for trial in trials]
     names = dict.fromkeys(name for values in given for name in values)
-    return [Parameter(name, [values.get(name, "") for values in given]) for name in names]
+    rows = [Parameter(name, [values.get(name, "") for values in given]) for name in names]
+    return sorted(rows, key=lambda row: not row.differs)
 
 
 def _offers(experiment: Experiment) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
 from nniweb.dashboard.algorithm_choices import choices
+from nniweb.dashboard.home.segments import segments, words
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.documents.experiments import NOT_IN_LISTS, document
 from nniweb.experiments.access.visibility import (
@@ -18,10 +19,9 @@ from nniweb.experiments.access.visibility import (
 )
 from nniweb.experiments.actions.changes import tuners_that_can_go_on
 from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.history import last_event
 from nniweb.experiments.results.other_metrics import main_metric, names_of
-from nniweb.tuning.search_space.parser import parse_search_space
-from nniweb.tuning.search_space.problem import InvalidInput
 from trainingservice.trial_job_status import TrialJobStatus
 
 #: Name of the address -> what people read, in the order of the row of tabs.
@@ -36,8 +36,6 @@ TABS = {
     "experiment-config": "Config",
     "experiment-events": "Events",
 }
-#: Parameters that get a column of their own; where there are more, one column holds them all.
-MOST_PARAMETER_COLUMNS = 6
 
 
 def experiment_of(request: HttpRequest, public_id: str) -> Experiment:
@@ -54,8 +52,11 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
     metrics = names_of(experiment)
     return {
         "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name, "tabs": TABS,
-        "parameter_names": parameter_columns(experiment), "metrics": metrics, "main_title": result_title(experiment),
+        "metrics": metrics, "main_title": result_title(experiment),
         "further_objectives": [one["metric"] for one in experiment.objectives[1:]],
+        "segments": segments(shown["progress"]["trials"], shown["max_trial_number"]),
+        "segments_words": words(shown["progress"]["trials"], shown["max_trial_number"]),
+        "primary": primary_action(experiment, shown), "possible": possible_actions(experiment, shown),
         "sharing": sharing_choices(visitor, experiment) if steers else {},
         "tuners": choices(tuners_that_can_go_on(experiment)) if steers else [],
         "space_text": json.dumps(experiment.search_space, indent=2, ensure_ascii=False) if steers else "",
@@ -63,6 +64,31 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
             "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},
             "may_steer": steers, "metrics": metrics, "last_event": last_event(experiment.pk), **more_for_script}),
     }
+
+
+def primary_action(experiment: Experiment, shown: dict[str, Any]) -> str:
+    """The one button that stands in the line: pause, resume or more; "" where there is none. As in head.js."""
+    if experiment.is_finished:
+        progress = shown["progress"]
+        most, seconds = shown["max_trial_number"], shown["max_duration"]
+        at_limit = (most is not None and progress["total"] >= most) or (
+            seconds is not None and progress["elapsed"] >= seconds)
+        return "more" if at_limit else "resume"
+    if experiment.status == ExperimentStatus.PAUSED:
+        return "resume"
+    return "" if _is_stopping(experiment) else "pause"
+
+
+def possible_actions(experiment: Experiment, shown: dict[str, Any]) -> dict[str, bool]:
+    """Of the menu, as in head.js."""
+    failed = shown["progress"]["trials"]["FAILED"] > 0
+    return {"stop": not experiment.is_finished and not _is_stopping(experiment),
+            "rerun_failed": failed and not _is_stopping(experiment) and (
+                not experiment.is_finished or experiment.status == ExperimentStatus.DONE)}
+
+
+def _is_stopping(experiment: Experiment) -> bool:
+    return experiment.status == ExperimentStatus.STOPPING or experiment.target == ExperimentTarget.STOP
 
 
 def sharing_choices(visitor: User, experiment: Experiment) -> dict[str, list[str]]:
@@ -74,21 +100,6 @@ def sharing_choices(visitor: User, experiment: Experiment) -> dict[str, list[str
         people = set(people_to_hand_to(visitor).values_list("username", flat=True))
         people |= {experiment.owner.username} if experiment.owner else set()
     return {"groups": sorted(groups), "people": sorted(people)}
-
-
-def parameter_columns(experiment: Experiment) -> list[str]:
-    """The columns for parameters, none where they share one: there are many, or a tuner of the user's own has a space
-    that only it can read, so that trials may have parameters of any name.
-    """
-    names = list(experiment.search_space)
-    if len(names) > MOST_PARAMETER_COLUMNS:
-        return []
-    if experiment.has_own_tuner:
-        try:
-            parse_search_space(experiment.search_space)
-        except InvalidInput:
-            return []
-    return names
 
 
 def result_title(experiment: Experiment) -> str:

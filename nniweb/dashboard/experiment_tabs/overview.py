@@ -1,5 +1,6 @@
 """The first tab: how the search goes, at a glance."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import F, QuerySet
@@ -9,15 +10,20 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_of, tab
+from nniweb.dashboard.experiment_tabs.trial_columns import are_numbers, parameter_columns
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.words import digits_apart
+from nniweb.documents.experiments import LONGEST_DESCRIPTION
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.charts.parameter_axes import columns_of
+from nniweb.experiments.charts.parameter_importance import FEWEST_TRIALS
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.queries.failures import failures_of
+from nniweb.experiments.queries.next_steps import next_steps
+from nniweb.experiments.results.progress import progress_of
 
 #: Events shown here, the newest first.
 SHOWN_EVENTS = 8
@@ -31,16 +37,28 @@ TOP = 10
 def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     """The tab with results, progress and controls."""
     found = experiment_of(request, public_id)
-    top = TrialSerializer(with_details(best_trials(found)[:TOP]), many=True, context={"now": timezone.now()}).data
+    top = list(TrialSerializer(with_details(best_trials(found)[:TOP]), many=True, context={"now": timezone.now()}).data)
     context = tab(request, found, "experiment", top=top, top_size=TOP)
+    names = parameter_columns(found)
     progress = context["experiment"]["progress"]
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     return render(request, "dashboard/experiment/overview.html", {
         **context, "started_from": _with_names(request, context["experiment"]["started_from"]),
+        "longest_description": LONGEST_DESCRIPTION,
         "failures": failures_of(found, SHOWN_FAILURES),
-        "counts": counts_by_status(progress["trials"]), "top": top,
+        "counts": counts_by_status(progress["trials"]), "top": top, "best": _best(top, progress),
+        "next_steps": next_steps(found, progress_of([found], timezone.now())[found.pk]),
+        "enough_for_importance": sum(progress["trials"][status] for status in RESULTS) >= FEWEST_TRIALS,
+        "fewest_for_importance": FEWEST_TRIALS,
         "result_digits": digits_apart(trial["final_number"] for trial in top), "events": events,
-        "number_names": {column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered}})
+        "parameter_names": names, "number_names": {
+            *(column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered),
+            *(name for name in names if are_numbers(name, list(top)))}})
+
+
+def _best(top: Iterable[Any], progress: dict[str, Any]) -> dict[str, Any] | None:
+    """The trial whose value is the best; None with several objectives and before the first result."""
+    return next((trial for trial in top if trial["id"] == progress["best_trial_id"]), None)
 
 
 def _with_names(request: HttpRequest, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -30,6 +30,8 @@ from nniweb.tensorboard import boards
 
 #: Rows of a page that one may choose, and how many there are unless told otherwise.
 PAGE_SIZES, USUAL_SIZE = [25, 50, 100, 200], 50
+#: How close rows stand; the first unless told otherwise.
+DENSITIES = ["comfortable", "compact"]
 
 
 class TrialTableQuery(TrialFilters):
@@ -39,6 +41,7 @@ class TrialTableQuery(TrialFilters):
     group = GroupField(default=PROPOSALS)
     columns = CommaListField(child=serializers.CharField(max_length=200), required=False)
     page_size = serializers.ChoiceField(choices=PAGE_SIZES, default=USUAL_SIZE)
+    density = serializers.ChoiceField(choices=DENSITIES, default=DENSITIES[0])
 
 
 @require_GET
@@ -64,7 +67,8 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
                   next_sequence_id=found.next_sequence_id,
                   fitting=wanted.count() if is_grouped else page.paginator.count,
                   filters={name: value for name, value in query.given.items() if name not in query.NO_FILTERS},
-                  usual_columns=usual, usual_size=USUAL_SIZE)
+                  usual_columns=usual, usual_size=USUAL_SIZE, density=query.values["density"],
+                  usual_density=DENSITIES[0])
     return render(request, "dashboard/experiment/trials.html", {
         **context, "page": page, "trials": rows,
         "result_digits": digits_apart(row["final_number"] for row in rows) if _ranks(query.order) else None,
@@ -76,6 +80,7 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
         "columns": trial_columns.headings(query, columns), "shown": columns, "choices": choices,
         "shown_names": [column.name for column in columns], "fields": FIELDS.values(), "size": size,
         "parameters": [choice.parameter for choice in choices if choice.parameter], "page_sizes": PAGE_SIZES,
+        "densities": DENSITIES, "density": query.values["density"],
         "metrics": [choice.metric for choice in choices if choice.metric and choice.part == "final"]})
 
 

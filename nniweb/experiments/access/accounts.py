@@ -13,6 +13,7 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, Cluster, Experiment, SignInLink, User
 from nniweb.experiments.models.account import Role, Scope
+from trainingservice.words.shown_value import shown
 
 #: The first administrator is a superuser of Django too; who is given another role is one no more.
 NO_ADMINISTRATOR = {"is_superuser": False, "is_staff": False}
@@ -35,7 +36,7 @@ def create_user(name: str, *, role: Role, email: str = "", groups: Collection[Gr
             audit.record("user.create", user, role=role, groups=_names(groups), local_users=user.local_users,
                          names_folders=user.names_folders)
     except IntegrityError:
-        raise Refused(f"There is a person named {name!r} already.", "username") from None
+        raise Refused(f"There is a person named {shown(name)} already.", "username") from None
     return user
 
 
@@ -111,7 +112,7 @@ def create_group(name: str, members: Collection[User] = ()) -> Group:
             group.user_set.set(members)
             audit.record("group.create", group, members=[member.username for member in members])
     except IntegrityError:
-        raise Refused(f"There is a group named {name!r} already.", "name") from None
+        raise Refused(f"There is a group named {shown(name)} already.", "name") from None
     return group
 
 
@@ -128,7 +129,7 @@ def change_group(group: Group, *, name: str | None = None, members: Collection[U
                 said["members"] = [member.username for member in members]
             audit.record("group.change", group, **said)
     except IntegrityError:
-        raise Refused(f"There is a group named {name!r} already.", "name") from None
+        raise Refused(f"There is a group named {shown(name)} already.", "name") from None
 
 
 def delete_group(group: Group) -> None:

@@ -20,7 +20,16 @@ from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
-from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialEvent, TrialParameters, User
+from nniweb.experiments.models import (
+    Attempt,
+    Experiment,
+    ExperimentEvent,
+    Trial,
+    TrialEvent,
+    TrialNote,
+    TrialParameters,
+    User,
+)
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import CONSTRAINT_BROKEN, TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -154,9 +163,14 @@ def hand_over(experiment: Experiment, owner: User, actor: User | None = None) ->
             audit.record("experiment.hand-over", experiment, actor, before=before, now=owner.username)
 
 
-def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None,
-                  reason: str = "Canceled by a person.") -> set[int]:
+def stopped_by(actor: User | None) -> Reason:
+    """Why a trial ended that a person stopped."""
+    return Reason("canceled", by=actor.username) if actor else Reason("canceled")
+
+
+def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None) -> set[int]:
     """End these trials of the experiment; primary keys of those that were going on and that nobody had wanted ended."""
+    reason = stopped_by(actor)
     with transaction.atomic():
         experiment, revision = locked(experiment)
         now = timezone.now()
@@ -169,8 +183,9 @@ def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User 
         return keys
 
 
-def cancel_trial(trial: Trial, actor: User | None = None, reason: str = "Canceled by a person.") -> None:
+def cancel_trial(trial: Trial, actor: User | None = None) -> None:
     """End one trial; one that was never submitted ends at once. Harmless on an ended one."""
+    reason = stopped_by(actor)
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
         now = timezone.now()
@@ -253,6 +268,17 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
     with transaction.atomic():
         Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
         audit.record("trial.tag", trial, tags=tags)
+
+
+def write_note(trial: Trial, text: str, actor: User | None = None) -> None:
+    """Replace what people have written about a trial; "" removes it."""
+    with transaction.atomic():
+        if text:
+            TrialNote.objects.update_or_create(trial=trial, defaults={
+                "text": text, "changed_at": timezone.now(), "actor": actor})
+        else:
+            TrialNote.objects.filter(trial=trial).delete()
+        audit.record("trial.note", trial, characters=len(text))
 
 
 def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[str], remove: Sequence[str]) -> set[int]:

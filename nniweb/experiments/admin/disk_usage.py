@@ -5,7 +5,6 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.defaultfilters import filesizeformat
 from django.urls import URLPattern, reverse
 from django.utils.html import format_html
 
@@ -13,6 +12,7 @@ from nniweb.experiments.admin.access import ToLookAt
 from nniweb.experiments.models import DiskUsage
 from nniweb.experiments.retention.disk_usage import installation_usage
 from nniweb.experiments.retention.policy import days_kept, in_days
+from trainingservice.words.byte_size import byte_size
 
 #: Columns that may be large and are not in the list.
 _LEFT_OUT = ("search_space", "config", "config_text", "notes", "trial_options", "tuner", "assessor", "description")
@@ -20,7 +20,7 @@ _LEFT_OUT = ("search_space", "config", "config_text", "notes", "trial_options", 
 
 def _size(field: str, title: str) -> Any:
     def shown(_: object, usage: DiskUsage) -> str:
-        return str(filesizeformat(getattr(usage, field)))
+        return byte_size(getattr(usage, field) or 0)
 
     return admin.display(description=title, ordering=field)(shown)
 

@@ -119,7 +119,7 @@ admin.site.unregister(Group)
 
 @admin.register(Group)
 class GroupAdmin(OneByOne, ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
-    """Members see and steer what is shared with the group; who is a member is said at each person."""
+    """Members can view and edit what is shared with the group; who is a member is said at each person."""
 
     fields = ["name"]
     search_fields = ["name"]

@@ -22,6 +22,10 @@ from nniweb.experiments.results.other_metrics import main_metric, mode_of
 MOST_DRAWN = 1_500
 #: Of these so many are the best ones; the others are spread evenly over the order by result.
 BEST_DRAWN = 500
+#: Of many parameters fewer trials are drawn: so many values, a few hundred kilobytes, whatever their number is.
+MOST_VALUES = 40_000
+#: But no fewer trials than this.
+FEWEST_DRAWN = 300
 #: Rows that are read and parsed together.
 READ_AT_ONCE = 5_000
 #: Results of so many experiments are remembered.
@@ -62,10 +66,12 @@ class Results:
     @cached_property
     def drawn(self) -> list[int]:
         """Places of the trials that are drawn, in order of sequence."""
-        if len(self.values) <= MOST_DRAWN:
+        most = max(FEWEST_DRAWN, min(MOST_DRAWN, MOST_VALUES // max(1, len(self.columns))))
+        if len(self.values) <= most:
             return list(range(len(self.values)))
-        best, others = self.best_first[:BEST_DRAWN], self.best_first[BEST_DRAWN:]
-        return sorted([*best, *evenly(others, MOST_DRAWN - BEST_DRAWN)])
+        count = most * BEST_DRAWN // MOST_DRAWN
+        best, others = self.best_first[:count], self.best_first[count:]
+        return sorted([*best, *evenly(others, most - count)])
 
 
 #: By experiment, further metric and direction.

@@ -23,6 +23,8 @@ FEWEST_TRIALS = 10
 MOST_TRIALS = 2_000
 #: More parameters are not looked at.
 MOST_COLUMNS = 200
+#: Of many parameters fewer results are looked at: the time grows with the number of values.
+MOST_VALUES, FEWEST_LOOKED_AT = 50_000, 400
 #: An answer serves this long, in seconds, also when newer results have come.
 FRESH = 15.0
 #: Seconds after which the process is given up. It takes one or two on a machine that is not busy.
@@ -76,9 +78,14 @@ def importance_of(experiment_key: int, results: Results) -> Importance:
         return found
 
 
+def most_looked_at(parameters: int) -> int:
+    """How many results are looked at, where each has so many parameters."""
+    return max(FEWEST_LOOKED_AT, min(MOST_TRIALS, MOST_VALUES // parameters))
+
+
 def _worked_out(results: Results) -> Importance:
-    places = evenly(range(len(results.values)), MOST_TRIALS)
     columns = results.columns[:MOST_COLUMNS]
+    places = evenly(range(len(results.values)), most_looked_at(len(columns)))
     asked = json.dumps({
         "maximize": results.greater_is_better, "values": [results.values[place] for place in places],
         "columns": [{

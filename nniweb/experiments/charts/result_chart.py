@@ -17,8 +17,8 @@ from nniweb.experiments.results.other_metrics import mode_of, numbers_of_metric
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
 
 #: Most points with a value that a chart gets, and most marks of trials that ended without one.
-MOST_POINTS = 2000
-MOST_MARKS = 400
+MOST_POINTS = 1000
+MOST_MARKS = 300
 #: Bars of the histogram of durations, at most about so many.
 BARS = 20
 #: So often the best may improve before the line of the best is thinned, too.

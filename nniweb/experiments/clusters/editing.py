@@ -9,21 +9,21 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.clusters.moved_secrets import moved_secrets
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
-from nniweb.experiments.config.fields.walk import fold
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
 from nniweb.experiments.secrets.sealing import seal, unseal
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import without_secrets
+from trainingservice.cluster_metadata.kept_secrets import Changes, keep_secrets, moved_secrets, moved_sentence
+from trainingservice.cluster_settings import ClusterSettings, fold, without_secrets
 from trainingservice.platforms import load_platform, platform_names
 from trainingservice.reasons import Reason
 
 #: What a cluster may be named: experiment files name it by this.
 NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?\Z"
 NAME_RULE = "must not contain a slash, a tab or a line break, and must not begin or end with a space."
+_OF_ANOTHER_VERSION: Changes = {"version of the platform": ("", "")}
 #: How many names a sentence lists.
 _NAMES = 5
 
@@ -91,9 +91,9 @@ def _field(path: str) -> str:
 def change_settings(cluster: Cluster, settings: dict[str, Any]) -> None:
     """Replace a cluster's settings. Raises ConfigInvalid.
 
-    Stored secrets stay where the new settings leave them out, and no machine ever gets another machine's password: one
-    inside a list stays only if its element is otherwise the same; any other must be given again where a field has
-    changed that may decide where it is sent. A secret given as null is removed.
+    Stored secrets stay where the new settings leave them out, and none is ever sent elsewhere: it must be given again
+    where a field has changed that may decide where it is sent. A machine in a list is recognised by these fields at
+    any position; a secret of one that is gone goes with it. A secret given as null is removed.
     """
     section = read_changed_settings(cluster, settings)
     old = settings_secrets(cluster, load_platform(cluster.platform))
@@ -109,43 +109,38 @@ def change_settings(cluster: Cluster, settings: dict[str, Any]) -> None:
 
 def read_changed_settings(cluster: Cluster, settings: dict[str, Any]) -> PlatformSection:
     """The new settings with the secrets that stay, changing nothing. Raises ConfigInvalid."""
-    old = settings_secrets(cluster, load_platform(cluster.platform))
-    kept = {path: secret for path, secret in old.items() if _stays(path, cluster.settings, settings)}
-    section = read_settings(cluster.platform, settings, kept)
-    known = [path for path in kept if "[" not in path]
-    if not known:
-        return section
-    try:
-        before = read_settings(cluster.platform, cluster.settings, old)
-    except ConfigInvalid:  # of another version of the platform: nobody knows where they went
-        moved = dict.fromkeys(known, ["version of the platform"])
+    platform = load_platform(cluster.platform)
+    old = settings_secrets(cluster, platform)
+    found = keep_secrets(old, platform.settings_model, cluster.settings, settings)
+    section = read_settings(cluster.platform, settings, found.kept)
+    wrong = [ConfigError(f"settings.{path}", moved_sentence(changes)) for path, changes in found.moved.items()]
+    own = {row.key for row in cluster.metadata.all() if row.is_secret} & platform.secret_metadata_keys
+    outside = [path for path in found.kept if "[" not in path]
+    if not own and not outside:
+        changed = {}
+    elif (before := _settings_now(cluster, old)) is None:
+        changed = dict.fromkeys((*outside, *own), _OF_ANOTHER_VERSION)
     else:
-        moved = moved_secrets(known, before.settings, section.settings)
-    if moved:
-        raise ConfigInvalid([ConfigError(f"settings.{path}", (
-            f"was given for another {' and '.join(changed)}, and is not sent elsewhere. Give it again, or null to "
-            "remove it.")) for path, changed in moved.items()])
+        changed = moved_secrets((*outside, *own), before, section.settings)
+    for path, changes in changed.items():
+        if path in own:
+            field = "settings" if changes is _OF_ANOTHER_VERSION else f"settings.{next(iter(changes))}"
+            wrong.append(ConfigError(field, (
+                f"does not change while {path} of the metadata is set, which was given for the settings as they are. "
+                "Remove it, change the settings, and set it again.")))
+        else:
+            wrong.append(ConfigError(f"settings.{path}", moved_sentence(changes)))
+    if wrong:
+        raise ConfigInvalid(wrong)
     return section
 
 
-def _stays(path: str, old: Any, new: Any) -> bool:
-    *parents, last = path.replace("[", ".[").split(".")
-    for part in parents:
-        if part.startswith("["):
-            index = int(part[1:-1])
-            if not (isinstance(old, list) and isinstance(new, list) and index < min(len(old), len(new))
-                    and old[index] == new[index]):
-                return False
-            old, new = old[index], new[index]
-        else:
-            old, new = _member(old, part, {}), _member(new, part, None)
-    return isinstance(new, dict) and all(fold(key) != fold(last) for key in new)
-
-
-def _member(document: Any, key: str, default: Any) -> Any:
-    if not isinstance(document, dict):
-        return default
-    return next((value for name, value in document.items() if fold(name) == fold(key)), default)
+def _settings_now(cluster: Cluster, secrets: Mapping[str, str]) -> ClusterSettings | None:
+    """None where another version of the platform wrote them: nobody knows where the secrets went."""
+    try:
+        return read_settings(cluster.platform, cluster.settings, secrets).settings
+    except ConfigInvalid:
+        return None
 
 
 def settings_secrets(cluster: Cluster, platform: type[TrainingService]) -> dict[str, str]:

@@ -8,7 +8,7 @@ what the rows say.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.clusters import platform_calls
+from nniweb.experiments.clusters.draft import Draft
 from nniweb.experiments.clusters.editing import (
     ClusterBusy,
     bump,
@@ -33,10 +34,11 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import TrainingService
-from trainingservice.cluster_metadata import MetadataKey, MetadataParts
+from trainingservice.cluster_metadata.keys import MetadataKey, MetadataParts
 from trainingservice.cluster_settings import without_secrets
 from trainingservice.errors import InvalidMetadata, TrainingServiceError
 from trainingservice.platforms import load_platform
+from trainingservice.words.shown_value import shown
 from trialkeeper.whole_number import whole_number
 
 
@@ -50,6 +52,8 @@ class Metadatum:
     is_secret: bool
     is_set: bool
     value: str
+    #: Fields of the settings, as files have them, that it says in NNI's words.
+    says_settings: tuple[str, ...] = ()
 
 
 def metadata_of(cluster: Cluster) -> list[Metadatum]:
@@ -68,7 +72,7 @@ def metadata_of(cluster: Cluster) -> list[Metadatum]:
         else:
             is_secret, is_set = key in platform.secret_metadata_keys, row is not None
             value = "" if row is None else "set" if is_secret or row.is_secret else row.value
-        found.append(Metadatum(key, meaning, is_secret, is_set, value))
+        found.append(Metadatum(key, meaning, is_secret, is_set, value, of_nni[key].owned if key in of_nni else ()))
     return found
 
 
@@ -111,34 +115,43 @@ def defaults_of(cluster: Cluster) -> ClusterDefaults:
     return defaults
 
 
+def says_settings(cluster: Cluster, key: str) -> tuple[str, ...]:
+    """Fields of the settings that a key says in NNI's words; () for none."""
+    known = load_platform(cluster.platform).nni_metadata().get(key)
+    return () if known is None else known.owned
+
+
 def set_metadata(cluster: Cluster, key: str, value: str) -> None:
     """Set one key, after the platform has taken it for good. Raises Refused, ClusterBusy and CannotOpen."""
-    cluster = Cluster.objects.get(pk=cluster.pk)  # the settings as they are, not as the caller read them
     check_metadata(cluster, key, value)
-    platform = load_platform(cluster.platform)
-    known, is_secret = platform.nni_metadata().get(key), key in platform.secret_metadata_keys
-    with transaction.atomic():
-        if known is None:
-            bump(cluster)
-            ClusterMetadata.objects.update_or_create(cluster=cluster, key=key, defaults={
-                "value": "" if is_secret else value, "sealed_value": seal(value) if is_secret else None})
-        else:
-            _set_in_settings(cluster, known, known.read(value))
-        audit.record("cluster.metadata", cluster, key=key, secret=is_secret)
+    write_metadata(cluster, key, value)
 
 
 def remove_metadata(cluster: Cluster, key: str) -> None:
     """Forget one key; harmless where it was not set. Raises Refused, ClusterBusy and CannotOpen."""
-    cluster = Cluster.objects.get(pk=cluster.pk)
     check_metadata(cluster, key, None)
-    known = load_platform(cluster.platform).nni_metadata().get(key)
+    write_metadata(cluster, key, None)
+
+
+def write_metadata(cluster: Cluster, key: str, value: str | None) -> None:
+    """Set one key, or forget it (None), after ``check_metadata``. Raises CannotOpen, and ConfigInvalid where the
+    settings have changed since.
+    """
+    cluster = Cluster.objects.get(pk=cluster.pk)  # the settings as they are, not as the caller read them
+    platform = load_platform(cluster.platform)
+    known, is_secret = platform.nni_metadata().get(key), key in platform.secret_metadata_keys
     with transaction.atomic():
-        if known is None:
-            bump(cluster)
-            cluster.metadata.filter(key=key).delete()
+        if known is not None:
+            _set_in_settings(cluster, known, None if value is None else known.read(value))
         else:
-            _set_in_settings(cluster, known, None)
-        audit.record("cluster.metadata", cluster, key=key, removed=True)
+            bump(cluster)
+            if value is None:
+                cluster.metadata.filter(key=key).delete()
+            else:
+                ClusterMetadata.objects.update_or_create(cluster=cluster, key=key, defaults={
+                    "value": "" if is_secret else value, "sealed_value": seal(value) if is_secret else None})
+        details: dict[str, Any] = {"removed": True} if value is None else {"secret": is_secret}
+        audit.record("cluster.metadata", cluster, key=key, **details)
 
 
 def _set_in_settings(cluster: Cluster, known: MetadataKey, parts: MetadataParts | None) -> None:
@@ -154,8 +167,12 @@ def _set_in_settings(cluster: Cluster, known: MetadataKey, parts: MetadataParts 
         cluster.metadata.filter(key=known.name).delete()
 
 
-def check_metadata(cluster: Cluster, key: str, value: str | None) -> None:
-    """Whether a key may be set to a value, or removed (None), now. Raises Refused, ClusterBusy and CannotOpen."""
+def check_metadata(cluster: Cluster, key: str, value: str | None, draft: Draft | None = None) -> None:
+    """Whether a key may be set to a value, or removed (None), now. Raises Refused, ClusterBusy and CannotOpen.
+
+    ``draft``: settings that are changed with it.
+    """
+    cluster = Cluster.objects.get(pk=cluster.pk)  # the settings as they are, not as the caller read them
     platform = load_platform(cluster.platform)
     _may_be_set(cluster, platform, key)
     known = platform.nni_metadata().get(key)
@@ -164,8 +181,9 @@ def check_metadata(cluster: Cluster, key: str, value: str | None) -> None:
     if value is None or known is not None and platform.set_cluster_metadata is TrainingService.set_cluster_metadata:
         return
     try:
-        ask_new_service(cluster.platform, service_builder(cluster, replacing={key: value}), lambda service: None,
-                        platform_calls.BRIEF)
+        build = service_builder(cluster, replacing={key: value}) if draft is None else \
+            replace(draft, metadata={key: value}).service_builder()
+        ask_new_service(cluster.platform, build, lambda service: None, platform_calls.BRIEF)
     except InvalidMetadata as invalid:
         raise _refused(key, invalid) from None
     except TrainingServiceError as error:
@@ -205,7 +223,7 @@ def _refused(key: str, invalid: InvalidMetadata) -> Refused:
 def _may_be_set(cluster: Cluster, platform: type[TrainingService], key: str) -> None:
     known: Mapping[str, str] = platform.metadata_meanings()
     if key not in known:
-        raise Refused(f"The {platform.platform} platform has no metadata named {key!r}. Its metadata: "
+        raise Refused(f"The {platform.platform} platform has no metadata named {shown(key)}. Its metadata: "
                       f"{', '.join(known)}.", "key")
     if key in platform.nni_metadata() or key in platform.metadata_changeable_while_running:
         return

@@ -17,7 +17,7 @@ from nniweb.tuning.custom_algorithms.parameter_requests import gives_one_set_onl
 from nniweb.tuning.registered_algorithms import RegisteredAlgorithm, find_registered
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.problem import InvalidInput
-from trainingservice.refused_values import shown
+from trainingservice.words.shown_value import shown
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
-from trainingservice.refused_values import shown
+from trainingservice.words.shown_value import shown
 
 
 def callback_url(address: str, default_port: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nniweb.experiments.config.fields.walk import fold
+from trainingservice.cluster_settings import fold
 
 
 @dataclass(frozen=True)

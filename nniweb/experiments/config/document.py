@@ -12,8 +12,9 @@ from nniweb.experiments.config.callback_address import check_callback_address
 from nniweb.experiments.config.durations import Duration
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
-from trainingservice.refused_values import matching, shown
+from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
+from trainingservice.words.shown_value import shown
 from trialkeeper.kept_files import OUTPUT
 
 #: NNI's own upper bound for counts.

@@ -32,8 +32,8 @@ class LocalPaths:
             raise ValueError(f"{written} cannot be used: the server has no user of this name") from error
         if not path.is_absolute():
             if self.base_directory is None:
-                raise ValueError(f"{written} is a relative path, but there is no base directory; give an absolute path "
-                                 "or a base directory")
+                raise ValueError(f"{written} is a relative path; choose the code folder in which it starts "
+                                 "(base_directory over REST), or give an absolute path")
             path = self.base_directory / path
         try:
             path = path.resolve()

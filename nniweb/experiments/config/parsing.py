@@ -13,7 +13,7 @@ from nniweb.experiments.config.cluster_defaults import ClusterDefaults
 from nniweb.experiments.config.code_roots import CodeRoots
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigError
-from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
+from nniweb.experiments.config.fields.walk import FieldWalk, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.model_validation import validate
@@ -33,10 +33,10 @@ from nniweb.experiments.config.search_space.start_section import check_start
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions, fold
 from trainingservice.platforms import is_multi_phase
 from trainingservice.reasons import Reason
-from trainingservice.refused_values import shown
+from trainingservice.words.shown_value import shown
 
 #: Words of the v1 form that people mix into the v2 form.
 _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which has the field {v1_conversion.PLATFORM_KEY}; in the v2 form "

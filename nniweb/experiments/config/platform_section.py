@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from nniweb.experiments.config.document import INHERITABLE
 from nniweb.experiments.config.errors import ConfigInvalid
-from nniweb.experiments.config.fields.walk import FieldWalk, fold, model_fields
+from nniweb.experiments.config.fields.walk import FieldWalk, model_fields
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.model_validation import validate
 from nniweb.experiments.config.yaml_positions import Path, path_text
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions, without_secrets
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions, fold, without_secrets
 from trainingservice.errors import PermanentError
 from trainingservice.platforms import load_platform
-from trainingservice.refused_values import shown
+from trainingservice.words.shown_value import shown
 
 SECTION_KEY = "trainingService"
 SECTION: Path = (SECTION_KEY,)

@@ -21,7 +21,7 @@ from nniweb.experiments.config.platform_section import load
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, path_text
 from trainingservice.base import TrainingService
 from trainingservice.gpus.gpu_indices import GpuIndices
-from trainingservice.refused_values import shown
+from trainingservice.words.shown_value import shown
 
 PLATFORM_KEY = "trainingServicePlatform"
 ALGORITHMS = ("tuner", "assessor", "advisor")

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
+from trainingservice.limited_json import json_fault_words, text_problem
 from trainingservice.limited_yaml import (
     DEEPEST_NESTING,
     LONGEST_TEXT,
@@ -23,7 +24,6 @@ from trainingservice.limited_yaml import (
     YamlRefused,
     path_text,
     scalar_problem,
-    text_problem,
 )
 
 __all__ = ["LONGEST_TEXT", "MOST_VALUES", "Path", "Place", "SourceDocument", "path_text", "read_mapping", "read_text"]
@@ -69,8 +69,7 @@ def read_text(text: str, what: str = CONFIG) -> SourceDocument:
                 return _Reader(text, what).read()  # YAML's flow style also begins with a brace
             except ConfigInvalid:
                 if isinstance(error, json.JSONDecodeError) and text.lstrip("{ \t\r\n").startswith('"'):
-                    raise ConfigInvalid([ConfigError("", "is not valid JSON here: a comma, colon, quote or "
-                                                     "bracket is missing or too many",
+                    raise ConfigInvalid([ConfigError("", f"is not valid JSON here: {json_fault_words(error)}",
                                                      error.lineno, error.colno)]) from error
                 raise
     return _Reader(text, what).read()

@@ -14,6 +14,7 @@ from nniweb.experiments.models import EarlierExperiment, Experiment, ExperimentE
 from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.tuning.guidance import mapped_parameters
 from nniweb.tuning.search_space.uninterpreted_space import read_space
+from trainingservice.words.shown_value import shown
 
 #: What keeps results of a parameter from being used, or the parameter from being compared.
 _MISFITS = {
@@ -60,7 +61,8 @@ def take_results(settings: ExperimentSettings, owner: User) -> list[Taken]:
     for place, public_id in enumerate(settings.start_from):
         source = seen.get(public_id)
         if source is None:
-            wrong.append((f"startFrom.{place}", f"There is no experiment {public_id!r} that you may see. Give the id "
+            wrong.append((f"startFrom.{place}", f"There is no experiment {shown(public_id)} that you may see. Give "
+                                                "the id "
                                                 "of one, as its page shows it."))
         elif problem := _other_direction(settings, source):
             wrong.append((f"startFrom.{place}", problem))

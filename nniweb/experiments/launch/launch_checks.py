@@ -12,10 +12,13 @@ from nniweb.experiments.launch.launch_cluster import section_of
 from nniweb.experiments.launch.launched_code import BroughtCode, GitCode
 from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more, why_not_so_many_gpus
+from nniweb.process.process_identity import host_name
+from nniweb.tuning.custom_algorithms.module_search import is_findable, is_installed_otherwise, module_folders
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.platforms import EXTRA_PLATFORMS_VARIABLE, known_platforms
 from trainingservice.reasons import Reason
+from trainingservice.words.shown_value import shown
 
 
 def group_of(owner: User) -> Group | None:
@@ -38,10 +41,12 @@ def why_not_here(owner: User, platform: type[TrainingService], settings: Cluster
         return [("", "Your role is viewer, which cannot launch experiments. Ask an administrator for another role.")]
     if platform.pinned_to_host and not owner.may_run_here:
         return [("trainingService.platform",
-                 f"Trials of the platform {platform.platform!r} run on this server's own machine, and you do not have "
+                 f"Trials of the platform {shown(platform.platform)} run on this server's own machine, and you do "
+                 "not have "
                  "the permission to run trials there. Choose another platform, or ask an administrator for the "
                  "permission." if not wider else
-                 f"Trials of the platform {platform.platform!r} run on this server's own machine, and a token with the "
+                 f"Trials of the platform {shown(platform.platform)} run on this server's own machine, and a token "
+                 "with the "
                  f"scope {owner.scope} may not run them there. {wider} Or choose another platform.")]
     if settings is not None and not owner.is_admin and (borrowed := settings.borrowed_from_the_server()):
         return [("trainingService",
@@ -65,10 +70,37 @@ def check_that_workers_know(platform: str) -> None:
     if not known or any(names is None or platform in names for names in known):
         return
     target = known_platforms().get(platform, "module:Class")
-    raise Refused(f"The running server does not have the platform {platform!r}. It is known only where this launch was "
+    raise Refused(f"The running server does not have the platform {shown(platform)}. It is known only where this "
+                  "launch was "
                   "checked. Install its package in the Python environment of the server, or start the server with "
                   f"{EXTRA_PLATFORMS_VARIABLE}={platform}={target}. Then restart the server.",
                   "trainingService.platform")
+
+
+def check_that_workers_import(settings: ExperimentSettings) -> None:
+    """Raises Refused where the class of a tuner or assessor is found on this host by this process and by none of the
+    workers here: a command runs in the environment of its shell, and tuners run in the worker's.
+    """
+    here: list[list[str]] = []
+    for host, folders in alive_workers().values_list("host", "module_folders"):
+        if host != host_name() or folders is None:
+            return  # it may find more than can be seen from here
+        here.append(folders)
+    if not here:
+        return
+    for section, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
+        if algorithm is None or not algorithm.class_name or algorithm.code_directory is not None:
+            continue
+        module = algorithm.class_name.rpartition(".")[0]
+        if module.split(".")[0] == "nni" or is_installed_otherwise(module) \
+                or any(is_findable(module, folders) for folders in here):
+            continue
+        field, name = ("className", algorithm.class_name) if not algorithm.registered_as else (
+            "name", f"{algorithm.registered_as}, which is registered with the class {algorithm.class_name}")
+        known = " It is known only where this launch was checked." if is_findable(module, module_folders()) else ""
+        raise Refused(f"The running server does not find the module {module} of {name}.{known} Install it in the "
+                      "Python environment of the server, or start the server with the module's folder in PYTHONPATH.",
+                      f"{section}.{field}")
 
 
 def may_use(platform: type[TrainingService], options: TrialOptions, owner: User) -> None:
@@ -78,7 +110,7 @@ def may_use(platform: type[TrainingService], options: TrialOptions, owner: User)
     if not platform.pinned_to_host or owner.may_run_here_as(options.os_user()):
         return
     mine = owner.own_local_users
-    raise Refused((f"On this server's own machine you may not run trials as {options.os_user()!r}"
+    raise Refused((f"On this server's own machine you may not run trials as {shown(options.os_user())}"
                    if options.os_user() else "On this server's own machine you may not run trials as the server's user")
                   + f", only as {' or '.join(mine)}. Write runAs: {mine[0]}.", "trainingService.runAs")
 

@@ -135,7 +135,7 @@ def findings_in_words(findings: Sequence[RehearsalFinding]) -> list[str]:
     """What the check before a launch found amiss, for whoever launches: a few sentences."""
     amiss = [str(finding.message) if finding.check == "python" else f"The check before the launch: {finding.message}"
              for finding in findings if not finding.ok]
-    more = [f"The check found {len(amiss) - MOST_TOLD} more; rehearse the cluster to see all."] \
+    more = [f"The check found {len(amiss) - MOST_TOLD} more; test the cluster to see all."] \
         if len(amiss) > MOST_TOLD else []
     return [*amiss[:MOST_TOLD], *more]
 

@@ -23,6 +23,7 @@ from nniweb.experiments.launch.launch_checks import (
     check_git_access,
     check_own_algorithms,
     check_quotas,
+    check_that_workers_import,
     check_that_workers_know,
     check_way_for_code,
     check_way_home,
@@ -99,6 +100,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     with transaction.atomic():
         check_quotas(options, settings, owner)
     check_own_algorithms(settings, owner)
+    check_that_workers_import(settings)
     earlier = take_results(settings, owner)
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)

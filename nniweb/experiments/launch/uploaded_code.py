@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from trainingservice.code.code_archive import MAX_BYTES
+from trainingservice.words.shown_value import shown
 
 #: Entries of an archive, those that .nniignore will leave out included.
 MAX_ENTRIES = 10_000
@@ -99,7 +100,7 @@ class _Budget:
             raise UploadRefused(f"The archive contains more than {MAX_ENTRIES} files and folders. Leave out files that "
                                 "the trials do not need.")
         if self.bytes > MAX_BYTES or size < 0:
-            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MiB (at {name}). Leave out "
+            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MB (at {name}). Leave out "
                                 "files that the trials do not need, and store data outside of the code.")
 
 
@@ -110,7 +111,8 @@ def _odd(name: str, kind: str) -> str:
 def _parts(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\x00" in name:
-        raise UploadRefused(f"The archive contains the name {name!r}, which points outside of its folder. Create the "
+        raise UploadRefused(f"The archive contains the name {shown(name)}, which points outside of its folder. "
+                            "Create the "
                             "archive with names relative to the code folder.")
     return path.parts
 
@@ -132,7 +134,7 @@ def _copy(source: IO[bytes], goal: IO[bytes], most: int) -> None:
     for block in _blocks(source):
         most -= len(block)
         if most < 0:
-            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MiB or larger than its "
+            raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MB or larger than its "
                                 "header says. Leave out files that the trials do not need.")
         goal.write(block)
 

@@ -18,6 +18,7 @@ from .session import Session
 from .sign_in_attempt import SignInAttempt
 from .tensorboard import TensorBoard, TensorBoardTicket
 from .trial import Attempt, Trial, TrialEvent, TrialParameters
+from .trial_note import TrialNote
 from .worker import Worker
 
 __all__ = [
@@ -25,6 +26,6 @@ __all__ = [
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine",
     "Metric", "MetricName", "MetricNumber", "NotificationDelivery", "NotificationRule", "Proposal", "Quota",
     "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
-    "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialOutput", "TrialParameters", "TunerEvent", "User",
-    "Worker",
+    "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialNote", "TrialOutput", "TrialParameters",
+    "TunerEvent", "User", "Worker",
 ]

@@ -13,6 +13,8 @@ class Worker(models.Model):
     heard_at = models.DateTimeField()
     #: Names of the platforms that it knows; None: of a version that did not say.
     platforms = models.JSONField(null=True, editable=False)
+    #: Folders on its host in which its tuners' processes find modules; None: of a version that did not say.
+    module_folders = models.JSONField(null=True, editable=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"

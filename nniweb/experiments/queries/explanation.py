@@ -9,7 +9,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.results.progress import Progress
 from nniweb.experiments.sql.database_health import write_trouble
 from trainingservice.reasons import Reason, code_of
-from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.trial_job_status import ENDS, TrialJobStatus
 
 #: Those in which trials that wait are started.
 _STARTING = (ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL)
@@ -34,6 +34,8 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     refused = write_trouble() if unfinished else ""
     clusters = set() if refused else {experiment.cluster for experiment in unfinished}
     absences = {cluster: absence_of(cluster, hosts) for cluster in clusters}
+    for experiment in experiments:
+        found[experiment.pk] = _of_end(experiment, progress[experiment.pk], found[experiment.pk])
     stuck: dict[int, str] = {}
     for experiment in unfinished:
         mine = progress[experiment.pk]
@@ -53,6 +55,15 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
             if code != "free_slot" or not stuck[key]:
                 found[key] = Reason("no_trial_runs", said=message, because=document(code, arguments))
     return found
+
+
+def _of_end(experiment: Experiment, progress: Progress, written: str) -> str:
+    """What was written down; where the limit of trials ended the experiment, with how its trials ended."""
+    if experiment.status != ExperimentStatus.DONE or code_of(written) != "max_trial_number":
+        return written
+    ended = {status: count for status, count in progress.counts.items() if TrialJobStatus(status) in ENDS and count}
+    most = experiment.max_trial_number or progress.total
+    return Reason("max_trial_number", most=most, ended=ended) if ended else written
 
 
 def _of_cluster(experiment: Experiment) -> str:

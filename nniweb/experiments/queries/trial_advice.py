@@ -60,13 +60,13 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
             return [] if alone else _of_running(attempt, now)
         case TrialJobStatus.UNKNOWN if alone:
             return [Advice("The platform does not tell how the trial is. Its status is correct again when the platform "
-                           "can be asked. If you know that the trial does not run any more, cancel it.", CLUSTER)]
+                           "can be asked. If you know that the trial does not run any more, stop it.", CLUSTER)]
         case TrialJobStatus.UNKNOWN:
             return [Advice("No result is lost yet. The trial's keeper stores the reports and sends them when the "
-                           "machine can be reached again. If you know that the machine is permanently gone, cancel the "
+                           "machine can be reached again. If you know that the machine is permanently gone, stop the "
                            "trial.", CLUSTER)]
         case TrialJobStatus.EARLY_STOPPED:
-            return _of_early_stopped(attempt)
+            return _of_early_stopped(trial, attempt)
         case TrialJobStatus.SYS_CANCELED:
             return [Advice("The trial's code did not cause this. Run the trial again. With retry: {onPlatformFailure: "
                            "2} in the config file, such trials are run again automatically.", CLUSTER)]
@@ -84,8 +84,8 @@ def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
         return [Advice(f"The experiment is {experiment.status}. Resume it to start this trial.", EXPERIMENT)]
     if cluster.health in (Cluster.Health.AWAY, Cluster.Health.BAD):
         said = f" Its message: {cluster.message}" if cluster.message else ""
-        return [Advice(f"The cluster {cluster.name} {cluster.get_health_display()}.{said} A rehearsal on the cluster's "
-                       "page checks everything that a trial needs.", CLUSTER)]
+        return [Advice(f"The cluster {cluster.name} {cluster.get_health_display()}.{said} \"Test cluster\" on the "
+                       "cluster's page checks everything that a trial needs.", CLUSTER)]
     if attempt is None:
         running = Trial.objects.filter(experiment=experiment).unfinished().exclude(
             status=TrialJobStatus.WAITING.value).count()
@@ -113,27 +113,27 @@ def _of_remark(code: str, arguments: dict[str, Any]) -> Advice:
     message = ("The platform reports that the trial runs, but the trial's keeper has not called this server. The "
                f"keeper was given the address {' and '.join(arguments['addresses'])}. Check that this is the address "
                "of this server (NNIWEB_PUBLIC_URL, or nniManagerIp in the config file), that the trial's machine can "
-               "reach it, and that no firewall or network policy blocks the connection. A rehearsal on the cluster's "
-               "page tests this. A running trial keeps its address: after a correction, cancel the trial and run it "
-               "again.")
+               "reach it, and that no firewall or network policy blocks the connection. \"Test cluster\" on the "
+               "cluster's page tests this. A running trial keeps its address: after a correction, stop the trial and "
+               "run it again.")
     if arguments["last_lines"]:
         message += f" The last lines of the keeper's log: {arguments['last_lines']}"
     return Advice(message, CLUSTER, code, arguments)
 
 
-def _of_early_stopped(attempt: Attempt | None) -> list[Advice]:
+def _of_early_stopped(trial: Trial, attempt: Attempt | None) -> list[Advice]:
     if attempt is not None and attempt.end_reason == contract.TIME_LIMIT:
         return [Advice("To give further trials more time, raise maxTrialDuration of the experiment.", EXPERIMENT)]
-    return [Advice("The assessor expected no good result from the trial. The value that the trial reported last counts "
-                   "as its result.")]
+    last = "" if trial.latest_number is None else f"; last value {trial.latest_number:.4g}"
+    return [Advice(f"Stopped early{last}. The assessor expected no good result from the trial.")]
 
 
 def _of_failed(experiment: Experiment, attempt: Attempt | None, *, has_output: bool) -> list[Advice]:
     if attempt is None or attempt.end_reason == REFUSED:
-        return [Advice("The platform did not accept the trial. A rehearsal on the cluster's page shows what is "
+        return [Advice("The platform did not accept the trial. \"Test cluster\" on the cluster's page shows what is "
                        "missing. To change settings of the experiment, launch a clone of it.", CLUSTER)]
     if attempt.end_reason in (contract.NOT_STARTED, contract.LOST):
-        return [Advice("The trial's code did not cause this. Check the machine, or rehearse the cluster. With retry: "
+        return [Advice("The trial's code did not cause this. Check the machine, or test the cluster. With retry: "
                        "{onPlatformFailure: 2} in the config file, such trials are run again automatically.",
                        CLUSTER)]
     advice = [Advice("The last lines of its output usually show the cause.", OUTPUT)] if has_output else [

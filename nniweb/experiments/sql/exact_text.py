@@ -1,12 +1,8 @@
 """Text kept exactly as it came, in any database."""
 
-import re
 from typing import Any
 
 from django.db import models
-
-#: What columns for text neither take nor can be asked for: NUL, and halves of characters.
-IN_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 def to_bytes(text: str) -> bytes:

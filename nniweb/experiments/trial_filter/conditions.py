@@ -28,6 +28,7 @@ from nniweb.experiments.sql.json_values import HasItem, HasItemLike, NumberAt, T
 from nniweb.experiments.trial_filter import values
 from nniweb.experiments.trial_filter.language import Comparison, FilterInvalid, Path, Term
 from trainingservice.reasons import CODES, OTHER, PLATFORM
+from trainingservice.words.shown_value import shown
 
 REASONS = sorted([*CODES, OTHER, PLATFORM])
 _ORDER = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
@@ -158,7 +159,7 @@ def _duration(comparison: Comparison, now: datetime) -> Q:
     try:
         until = F("started_at") + timedelta(seconds=seconds)
     except OverflowError:
-        raise FilterInvalid(f"{term.text!r} is too long.", term.start, term.end) from None
+        raise FilterInvalid(f"{shown(term.text)} is too long.", term.start, term.end) from None
     told = of_last_attempt(Q(duration__isnull=False))
     end = Coalesce("ended_at", Value(now), output_field=DateTimeField())
     if operator in _ORDER:

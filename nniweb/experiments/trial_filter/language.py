@@ -6,7 +6,8 @@ from functools import cache
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
-from nniweb.experiments.sql.exact_text import IN_NO_TEXT
+from trainingservice.limited_json import IN_NO_TEXT
+from trainingservice.words.shown_value import shown
 
 #: Longest filter, in characters, and the most comparisons in it.
 LONGEST = 2000
@@ -114,7 +115,7 @@ def parse(text: str) -> Expression:
     if len(text) > LONGEST:
         raise FilterInvalid(f"The filter is longer than {LONGEST} characters.", LONGEST, len(text))
     if (bad := IN_NO_TEXT.search(text)) is not None:
-        raise FilterInvalid(f"{bad[0]!r} is not allowed in text, so it cannot be part of a filter.", *bad.span())
+        raise FilterInvalid(f"{shown(bad[0])} is not allowed in text, so it cannot be part of a filter.", *bad.span())
     try:
         tree: Expression = _parser().parse(text)  # type: ignore[assignment]  # the transformer makes it of Lark's own
     except UnexpectedToken as unexpected:
@@ -124,13 +125,13 @@ def parse(text: str) -> Expression:
             sentence = f"The filter ends too early. Expected: {expected}."
             raise FilterInvalid(sentence, len(text), len(text)) from None
         start = token.start_pos or 0
-        sentence = f"{str(token)!r} is not expected here. Expected: {expected}."
+        sentence = f"{shown(str(token))} is not expected here. Expected: {expected}."
         raise FilterInvalid(sentence, start, start + len(token)) from None
     except UnexpectedCharacters as unexpected:
         start = unexpected.pos_in_stream or 0
         found = text[start]
         sentence = f"The text in quotes that begins here is not closed. A second {found} is missing." \
-            if found in "\"'" else f"{found!r} is not expected here. Expected: {_words(unexpected.allowed or ())}."
+            if found in "\"'" else f"{shown(found)} is not expected here. Expected: {_words(unexpected.allowed or ())}."
         raise FilterInvalid(sentence, start, start + 1) from None
     comparisons, depth = _size(tree)
     if comparisons > MOST_COMPARISONS:
@@ -186,7 +187,8 @@ class _Reader(Transformer[Token, Expression]):
         for token in tokens:
             term = _term(token)
             if term.start != end:
-                raise FilterInvalid(f"Between {str(tokens[0])!r} and {str(token)!r} a comparison such as = or < is "
+                raise FilterInvalid(f"Between {shown(str(tokens[0]))} and {shown(str(token))} a comparison such as "
+                                    "= or < is "
                                     "missing. Put names with spaces in quotes.", term.start, term.end)
             end = term.end
             parts += [term.text] if term.is_quoted else [part for part in term.text.split(".") if part]

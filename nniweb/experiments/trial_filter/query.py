@@ -24,6 +24,7 @@ from nniweb.experiments.trial_filter.language import (
     parse,
 )
 from nniweb.experiments.trial_filter.parameter_names import parameter_names
+from trainingservice.words.shown_value import shown
 
 #: Before a name: it is a parameter's, also where a field has the same.
 PREFIXES = ("parameters", "parameter")
@@ -70,7 +71,7 @@ class _Reading:
         if names == path.parts and (metric := self._metric_named(names)) is not None:
             return metric_condition(comparison, metric, "final")
         near = nearest(str(path), [*(self._names or ()), *(self._metrics or ()), *FIELDS])
-        raise FilterInvalid(f"{str(path)!r} is neither a field nor a parameter nor a metric of this experiment"
+        raise FilterInvalid(f"{shown(str(path))} is neither a field nor a parameter nor a metric of this experiment"
                             f"{near or '.'}", path.start, path.end)
 
     def _metric_named(self, names: tuple[str, ...]) -> int | None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.trial_filter.language import FilterInvalid, Path, Term
+from trainingservice.words.shown_value import shown
 
 #: Written without quotes: no value.
 NONE = "none"
@@ -30,7 +31,7 @@ def number_for(path: Path, term: Term) -> float:
     """The term as a number. Raises FilterInvalid."""
     found = number(term)
     if found is None:
-        raise FilterInvalid(f"{path} is compared with a number, but {term.text!r} is not a "
+        raise FilterInvalid(f"{path} is compared with a number, but {shown(term.text)} is not a "
                             "number.", term.start, term.end)
     return found
 
@@ -39,7 +40,7 @@ def whole_number_for(path: Path, term: Term) -> int:
     """The term as a whole number. Raises FilterInvalid."""
     found = number_for(path, term)
     if found != int(found) or abs(found) > 2**53:
-        raise FilterInvalid(f"{path} is a whole number, but {term.text!r} is not.", term.start, term.end)
+        raise FilterInvalid(f"{path} is a whole number, but {shown(term.text)} is not.", term.start, term.end)
     return int(found)
 
 
@@ -51,7 +52,8 @@ def seconds_for(path: Path, term: Term) -> float:
     try:
         return float(parse_duration(term.text))
     except ValueError as error:
-        raise FilterInvalid(f"{path} is compared with a duration: {term.text!r} {error}. A number without a unit means "
+        raise FilterInvalid(f"{path} is compared with a duration: {shown(term.text)} {error}. A number without a "
+                            "unit means "
                             "seconds.",
                             term.start, term.end) from None
 
@@ -69,7 +71,7 @@ def times_for(path: Path, term: Term, now: datetime) -> tuple[datetime, datetime
     except (ValueError, OverflowError):
         raise FilterInvalid(
             f"{path} is compared with a time such as 2026-01-31, 2026-01-31T18:30 (UTC), 2026-01-31T18:30+02:00 or 2h "
-            f"ago, but {term.text!r} is not a time.", term.start, term.end) from None
+            f"ago, but {shown(term.text)} is not a time.", term.start, term.end) from None
 
 
 def choice_for(path: Path, term: Term, choices: list[str]) -> str:
@@ -77,6 +79,6 @@ def choice_for(path: Path, term: Term, choices: list[str]) -> str:
     for choice in choices:
         if choice.lower() == term.text.lower():
             return choice
-    raise FilterInvalid(f"{path} is never {term.text!r}{nearest(term.text, choices)} Possible values: "
+    raise FilterInvalid(f"{path} is never {shown(term.text)}{nearest(term.text, choices)} Possible values: "
                         f"{', '.join(choices)}.",
                         term.start, term.end)

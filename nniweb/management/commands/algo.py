@@ -19,6 +19,7 @@ from nniweb.tuning.registered_algorithms import (
     unregister,
 )
 from nniweb.tuning.search_space.problem import InvalidInput
+from trainingservice.words.shown_value import shown
 
 #: Seconds that the import of a class may take.
 _IMPORT_SECONDS = 300
@@ -80,7 +81,7 @@ def _known(name: str) -> RegisteredAlgorithm:
         if one.name.lower() == name.lower():
             return one
     names = ", ".join(one.name for one in registered_algorithms())
-    raise CommandError(f"No algorithm is registered as {name!r}. " + (f"There are: {names}." if names else
+    raise CommandError(f"No algorithm is registered as {shown(name)}. " + (f"There are: {names}." if names else
                                                                       "None is registered."))
 
 

@@ -41,6 +41,7 @@ from nniweb.management.following import follow, front_documents, progress_docume
 from nniweb.management.found_experiment import found_experiment
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.storage.own_files import COMMAND, example_config
+from trainingservice.limited_json import json_fault
 from trainingservice.trial_job_status import TrialJobStatus
 
 STEERING: dict[str, tuple[Callable[[Experiment, User | None], None], str]] = {
@@ -185,7 +186,7 @@ class Command(AskedHere):
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from None
         except ValueError as error:
-            raise CommandError(f"{file} is not JSON: {error}.") from None
+            raise CommandError(f"{file} is not JSON: {json_fault(error)}.") from None
         except RecursionError:
             raise CommandError(f"{file} is nested too deeply to be read.") from None
         except Refused as refused:

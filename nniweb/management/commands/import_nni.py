@@ -14,6 +14,7 @@ from nniweb.experiments.nni_import.nni_archive import UnreadableArchive, read_ar
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.commands.launch import experiment_owner
 from nniweb.management.served_before import require_served_before
+from trainingservice.words.shown_value import shown
 
 
 class Command(AskedHere):
@@ -45,10 +46,10 @@ class Command(AskedHere):
             raise CommandError("\n".join(f"{f'{field}: ' if field else ''}{message}"
                                          for field, message in refused.errors)) from None
         if known is not None:
-            self.stdout.write(f"Continuing {experiment.name!r}, which was imported as {experiment.public_id}")
+            self.stdout.write(f"Continuing {shown(experiment.name)}, which was imported as {experiment.public_id}")
             self.stdout.write(addresses.experiment_page(experiment.public_id))
             return
-        self.stdout.write(f"Imported {experiment.name!r}, {len(archive.trials)} trials, id {experiment.public_id}")
+        self.stdout.write(f"Imported {shown(experiment.name)}, {len(archive.trials)} trials, id {experiment.public_id}")
         interrupted = sum(trial.ended is None for trial in archive.trials)
         if interrupted:
             self.stdout.write(f"Trials that had not ended when NNI stopped: {interrupted}. They count as canceled. "

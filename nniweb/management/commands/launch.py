@@ -27,6 +27,7 @@ from nniweb.management.following import follow
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.storage.own_files import START
 from trainingservice.local.shell import shell_document, shell_variables
+from trainingservice.words.shown_value import shown
 
 
 class Command(AskedHere):
@@ -39,7 +40,7 @@ class Command(AskedHere):
         require_own_database(options, "cluster", "code")
         require_served_before()
         experiment = self._launch(options["config"], experiment_owner(options["user"]), git_fields(options))
-        self.stdout.write(f"Launched {experiment.name!r}, id {experiment.public_id}")
+        self.stdout.write(f"Launched {shown(experiment.name)}, id {experiment.public_id}")
         self.stdout.write(addresses.experiment_page(experiment.public_id))
         for note in experiment.notes:
             self.stdout.write(f"Note: {note}")
@@ -85,7 +86,7 @@ def experiment_owner(name: str | None) -> User:
     if name is not None:
         owner = users.filter(username=name).first()
         if owner is None:
-            raise CommandError(f"There is no user named {name!r}.")
+            raise CommandError(f"There is no user named {shown(name)}.")
         return owner
     owner = users.filter(Q(is_superuser=True) | Q(role=Role.ADMIN)).first()
     if owner is None:

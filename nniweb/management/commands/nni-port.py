@@ -15,7 +15,7 @@ from nniweb.management.asked_here import AskedHere
 from nniweb.management.found_experiment import found_experiment
 from nniweb.management.served_before import require_served_before
 from nniweb.storage.own_files import COMMAND, START
-from trainingservice.refused_values import shown
+from trainingservice.words.shown_value import shown
 
 #: Seconds that a running server is given to open a port or to close it: it looks each second.
 PATIENCE = 15.0

@@ -14,6 +14,7 @@ from nniweb.experiments.models.account import Scope
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
 from nniweb.storage.own_files import START
+from trainingservice.words.shown_value import shown
 
 
 class Command(AskedHere):
@@ -49,6 +50,6 @@ def user_named(name: str) -> User:
     if user is None:
         names = ", ".join(User.objects.filter(is_active=True).order_by("username")
                           .values_list("username", flat=True)[:20])
-        raise CommandError(f"There is no user named {name!r}. Users: {names}." if names else
+        raise CommandError(f"There is no user named {shown(name)}. Users: {names}." if names else
                            f"There are no users yet. The first start of the server ({START}) creates one.")
     return user

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from nniweb.observability.worker_port import WorkerPort
 from nniweb.process.forced_exit import leave_within
 from nniweb.process.freed_memory import give_back_regularly, use_few_arenas
-from nniweb.process.garbage import look_seldom
+from nniweb.process.garbage import leave_alone_what_is_loaded
 from nniweb.upgrades.refusal import too_new_or_unknown
 from nniweb.worker.supervisor import Supervisor
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
                               "continue.")
             self.stdout.flush()
             supervisor.prepare()
-            look_seldom()
+            leave_alone_what_is_loaded()
             give_back_regularly()
             supervisor.run()
 

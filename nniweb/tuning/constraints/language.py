@@ -12,6 +12,8 @@ from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
+from trainingservice.words.shown_value import shown
+
 #: Longest constraint, in characters, and how deep brackets, signs and powers may be nested in it.
 LONGEST = 2000
 DEEPEST = 30
@@ -43,7 +45,7 @@ COMPARES: "!=" | "<=" | ">=" | "==" | "=" | "<" | ">"
 SIGN: "+" | "-"
 POWER.2: "**"
 TIMES: "*" | "//" | "/" | "%"
-NUMBER: /(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?/i
+NUMBER: /([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?/i
 TEXT: /"(\\.|[^"\\])*"|'(\\.|[^'\\])*'/
 QUOTED: /`[^`]+`/
 TRUE: "true"i
@@ -161,7 +163,7 @@ def parse(text: str) -> Node:
         if token.type == "$END":
             raise ExpressionInvalid(f"ends too early; expected: {expected}", len(text), len(text)) from None
         start = token.start_pos or 0
-        raise ExpressionInvalid(f"{str(token)!r} is not expected here; expected: {expected}", start,
+        raise ExpressionInvalid(f"{shown(str(token))} is not expected here; expected: {expected}", start,
                                 start + len(token)) from None
     except UnexpectedCharacters as unexpected:
         start = unexpected.pos_in_stream or 0
@@ -169,9 +171,9 @@ def parse(text: str) -> Node:
         if found in "\"'`":
             sentence = f"the text in quotes that begins here is not closed; a second {found} is missing"
         elif found in _HINTS:
-            sentence = f"{found!r} is not expected here. {_HINTS[found]}"
+            sentence = f"{shown(found)} is not expected here. {_HINTS[found]}"
         else:
-            sentence = f"{found!r} is not expected here; expected: {_words(unexpected.allowed or ())}"
+            sentence = f"{shown(found)} is not expected here; expected: {_words(unexpected.allowed or ())}"
         raise ExpressionInvalid(sentence, start, start + 1) from None
     _check(tree)
     return tree  # type: ignore[no-any-return]  # the transformer makes it of Lark's own

@@ -200,8 +200,7 @@ class EarlierSearch(SurrogateSearch):
         """Those around the best results of this experiment, and around the best earlier ones."""
         best = self._table.rows(self.space.coordinates(self._filled(one, rng)) for one in self._openings)
         around = [self._table.near(row, _NEIGHBOURS, rng) for row in best]
-        found = np.vstack([super().candidates(rng), best, *around])
-        return self._allowed(found) if self.space.constraints else found
+        return np.vstack([super().candidates(rng), best, *around])
 
 
 def _lower_bound(means: Table, deviations: Table, _best: float) -> Table:

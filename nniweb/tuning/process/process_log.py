@@ -145,7 +145,7 @@ class _Reader:
         yield Said(self._experiment, level, shortened(text))
         if room.take(size + _EACH):
             yield Said(self._experiment, logging.WARNING,
-                       f"the tuner has written more than {BURST // 1024} KiB in a short time; what it writes now is "
+                       f"the tuner has written more than {BURST // 1024} KB in a short time; what it writes now is "
                        "left out for some minutes")
 
 

@@ -314,7 +314,7 @@ class TunerChild:
         with pipe:
             while line := pipe.readline(MOST_REPLY + 1):
                 if len(line) > MOST_REPLY:
-                    raise ReplyTooLong(f"the tuner process sent more than {MOST_REPLY // 1024 ** 2} MiB in one reply")
+                    raise ReplyTooLong(f"the tuner process sent more than {MOST_REPLY // 1024 ** 2} MB in one reply")
                 try:
                     reply = json.loads(line)
                     with self._lock:

@@ -11,6 +11,7 @@ when its parent dies however suddenly. After ``exit``, which has arrived when ev
 program does that has reached its end: files that an algorithm has left open are written.
 """
 
+import gc
 import json
 import logging
 import os
@@ -150,6 +151,7 @@ def _read_requests(incoming: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> 
 
 def main() -> None:
     """Answer the worker's requests from standard input, one after the other, until it is closed or says exit."""
+    gc.freeze()  # what is loaded stays, and need not be looked through for garbage
     incoming, outgoing = _take_over_wire()
     process_log.write_logs_to_stderr()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()

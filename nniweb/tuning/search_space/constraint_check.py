@@ -22,6 +22,7 @@ _MOST_WORK = 1_000_000
 _ENOUGH = 200
 #: Below this share people are told.
 _FEW = 0.01
+_UNDEFINED = "a division by zero, a number that is compared with nothing, a text that is compared by <, or the like"
 _MOST_NAMES = 5_000
 
 Names = tuple[str, ...]
@@ -138,13 +139,11 @@ def _look_for_points(constraints: Sequence[Constraint], space: SearchSpace, is_l
     counted = f"none of {seen:,} {what}"
     for place, (holds, cannot) in enumerate(zip(held, undefined, strict=True)):
         if holds == 0:
-            why = " It cannot be computed for any of them: a division by zero, a text that is compared by <, or the " \
-                "like." if cannot == seen else ""
+            why = f" It cannot be computed for any of them: {_UNDEFINED}." if cannot == seen else ""
             check.problems.append((place, f"{counted} satisfies it.{why} Widen it, or the search space"))
         elif cannot:
-            check.notes.append(f"constraints[{place}]: cannot be computed for {cannot:,} of {seen:,} {what} (a "
-                               "division by zero, a text that is compared by <, or the like); such points are left "
-                               "out.")
+            check.notes.append(f"constraints[{place}]: cannot be computed for {cannot:,} of {seen:,} {what} "
+                               f"({_UNDEFINED}); such points are left out.")
     if allowed == 0 and not check.problems:
         check.problems.append((None, f"{counted} satisfies all of them at once. Widen them, or the search space"))
     elif is_list and allowed < seen:

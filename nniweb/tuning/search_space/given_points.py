@@ -7,7 +7,6 @@ from nniweb.tuning.constraints.constraint import first_broken
 from nniweb.tuning.search_space.parameter_list import list_problems, sets_of
 from nniweb.tuning.search_space.problem import Problem
 from nniweb.tuning.search_space.space import SearchSpace, point_key
-from trainingservice.reasons import Reason
 
 
 def problems_of_points(points: Sequence[Mapping[str, Any]], space: SearchSpace, *, is_list: bool = False
@@ -37,4 +36,4 @@ def problems_of_point(point: Mapping[str, Any], space: SearchSpace, *, is_list: 
         yield from problems
         return
     if (broken := first_broken(space.constraints, point)) is not None:
-        yield Problem("", str(Reason("constraint_broken", constraint=broken.text, by="person")))
+        yield Problem("", f"breaks the constraint {broken.text}; change the one or the other")

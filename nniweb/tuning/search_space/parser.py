@@ -16,6 +16,7 @@ from nniweb.tuning.search_space.space import (
     RandInt,
     SearchSpace,
 )
+from trainingservice.words.shown_value import shown
 
 BOUNDED_TYPES = ("uniform", "quniform", "loguniform", "qloguniform")
 NORMAL_TYPES = ("normal", "qnormal", "lognormal", "qlognormal")
@@ -233,14 +234,7 @@ def _unknown_type(type_name: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """A value in words, for messages: "a list", "'text'"; long ones are cut."""
+    """A value in words, for messages: ``a list``, ``"text"``; long ones are cut."""
     if value is None:
         return "nothing (null)"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return "a list"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return "an object" if isinstance(value, Mapping) else shown(value)

@@ -3,10 +3,12 @@
 The tuners GP, SMAC, DNGO and Metis are this search with different models.
 """
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from nniweb.tuning.search_space.coordinate_table import CoordinateTable, Table
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
@@ -78,13 +80,13 @@ class SurrogateSearch(LearningTuner):
         chosen = self._rated(rng) if self.told >= self._cold_start else []
         return self.points.first_of(chosen, rng)
 
-    def _rated(self, rng: np.random.Generator) -> list[Parameters]:
+    def _rated(self, rng: np.random.Generator) -> Iterable[Parameters]:
         model, best = self.fitted(rng)
         candidates = self.candidates(rng)
         means, deviations = model.predict(self._table.features(candidates))
         promise = self._acquisition(means, deviations, best)
-        order = np.argsort(-promise, kind="stable")[:_CHOICES]
-        return [self._table.parameters(candidates[row]) for row in order]
+        order = np.argsort(-promise, kind="stable")
+        return (self._table.parameters(candidates[row]) for row in self.allowed(candidates, order, _CHOICES))
 
     def fitted(self, rng: np.random.Generator) -> tuple[Surrogate, float]:
         """A model of the results so far, and the best of them on its scale."""
@@ -111,13 +113,15 @@ class SurrogateSearch(LearningTuner):
     def candidates(self, rng: np.random.Generator) -> Table:
         centres = self._table.rows(record.coordinates for record in self.best(_CENTRES))
         around = [self._table.near(row, _NEIGHBOURS, rng) for row in centres]
-        found = np.vstack([self._table.random(self._samples, rng), *around])
-        return self._allowed(found) if self.space.constraints else found
+        return np.vstack([self._table.random(self._samples, rng), *around])
 
-    def _allowed(self, rows: Table) -> Table:
-        """Those that the constraints allow; where there is none, the first, which ``first_of`` then moves."""
-        chosen = [self.space.allows(self._table.parameters(row)) for row in rows]
-        return rows[chosen] if any(chosen) else rows[:1]
+    def allowed(self, candidates: Table, order: npt.NDArray[np.intp], most: int) -> Iterator[int]:
+        """The first of these rows that the constraints allow; where they allow none, the first, which ``first_of`` then
+        moves. Rows are looked at as they are asked for: thousands are rated, and mostly the first is proposed.
+        """
+        rows = (row for row in order if self.space.allows(self._table.parameters(candidates[row])))
+        first = next(rows, order[0])
+        return itertools.chain([first], itertools.islice(rows, most - 1))
 
 
 def scaled(losses: Table) -> Table:

@@ -53,17 +53,17 @@ class Metis(SurrogateSearch):
         table = self.candidates(rng)
         features = self._table.features(table)
         means, deviations = model.predict(features)
-        lowest = np.argsort(means, kind="stable")
+        lowest = list(self.allowed(table, np.argsort(means, kind="stable"), 50))
         if self._args.no_candidates:
             return self._points_of(table[lowest])
         promise = expected_improvement(means, deviations, best)
         explored = np.argsort(-deviations * self._lies_well(features, int(rng.integers(2**31))), kind="stable")
-        exploit, explore = lowest[0], explored[0]
+        exploit, explore = lowest[0], next(self.allowed(table, explored, 1))
         order = [exploit, explore] if promise[exploit] >= promise[explore] else [explore, exploit]
         return self._points_of(table[[*order, *lowest[1:25]]])
 
     def _points_of(self, rows: Table) -> list[Parameters]:
-        return [self._table.parameters(row) for row in rows[:50]]
+        return [self._table.parameters(row) for row in rows]
 
     def _lies_well(self, features: Table, seed: int) -> Table:
         """From 0 to 1: how much likelier a point is among the good results than among the others."""

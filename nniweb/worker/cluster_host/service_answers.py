@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nniweb.experiments.sql.exact_text import IN_NO_TEXT, printable
+from nniweb.experiments.sql.exact_text import printable
+from trainingservice.limited_json import IN_NO_TEXT, places_of_bad_texts, storable_document
 from trainingservice.reasons import Reason, with_texts
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
@@ -57,12 +58,10 @@ def _state(state: Any) -> Any:
     if not state:
         return state if isinstance(state, dict) else {}
     try:
-        text = json.dumps(state, ensure_ascii=False)
+        json.dumps(state)
+        return storable_document(state) if any(places_of_bad_texts(state)) else state
     except (TypeError, ValueError, RecursionError):
         raise WrongAnswer("it returned a TrialJobDetail whose platform_state is not JSON") from None
-    if not IN_NO_TEXT.search(text) and "\\u0000" not in text:
-        return state
-    return json.loads(text.encode("utf-8", "replace").decode().replace("\\u0000", "\\u2400"))
 
 
 def _exit_code(value: Any) -> int | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
-from django.db import close_old_connections, connection
+from django.db import DatabaseError, close_old_connections, connection
 
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.observability.log_ids import log_ids, with_ids_of_now
@@ -42,6 +42,14 @@ CALL_FAULT_SECONDS = 180.0
 LONGEST_ERROR = 1000
 #: Pauses before a service that failed is built again, in seconds.
 REBUILD_PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class _FailedStep(Exception):
+    """A method of the start has a defect, which is the cause."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(method)
+        self.method = method
 
 
 class ServiceHost:
@@ -193,8 +201,9 @@ class ServiceHost:
             except TrainingServiceError as error:
                 outcome: Callable[[], None] = lambda error=error: failed(error)  # type: ignore[misc]  # noqa: E731
             except BaseException as error:  # also sys.exit: whoever waits for the call hears of it
-                defect = self._defect(method, error)
-                outcome = lambda: self._note_defect(method, defect, failed)  # noqa: E731
+                at = error.method if isinstance(error, _FailedStep) else method
+                defect = self._defect(at, error.__cause__ if isinstance(error, _FailedStep) else error)
+                outcome = lambda: self._note_defect(at, defect, failed)  # noqa: E731
             else:
                 outcome = lambda: self._note_answer(method, result, done)  # noqa: E731
             finally:
@@ -218,7 +227,7 @@ class ServiceHost:
             with self._guard:
                 self._calls.pop(number, None)
 
-    def _defect(self, method: str, error: BaseException) -> Reason:
+    def _defect(self, method: str, error: BaseException | None) -> Reason:
         """The reason that tells of it. It is logged with its traceback where it is another than the last one there."""
         said = printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, LONGEST_ERROR)
         reason = Reason("service_defect", method=method, error=said)
@@ -253,12 +262,16 @@ class ServiceHost:
 
     def _start(self) -> TrainingService:
         service = self._build(self._note_change)
+        method = "add_trial_job_metric_listener"
         try:
             service.add_trial_job_metric_listener(self._listener)
-            service.resume_trial_jobs(self._jobs_to_resume())
-        except BaseException:
+            jobs, method = self._jobs_to_resume(), "resume_trial_jobs"
+            service.resume_trial_jobs(jobs)
+        except BaseException as error:
             self._clean_up(service)
-            raise
+            if isinstance(error, TrainingServiceError | DatabaseError):
+                raise
+            raise _FailedStep(method) from error
         return service
 
     def _started(self, service: TrainingService) -> None:

@@ -23,6 +23,24 @@ export function colour(name) {
 }
 
 /**
+ * The colour of a trial's status, the same as everywhere (nniweb.css).
+ * @param {string} status
+ */
+export function statusColour(status) {
+  return colour(`--status-${part(status)}`);
+}
+
+/** @param {string} status */
+export function statusIcon(status) {
+  return colour(`--icon-${part(status)}`).replaceAll('"', "");
+}
+
+/** @param {string} status */
+function part(status) {
+  return status.toLowerCase().replaceAll("_", "-");
+}
+
+/**
  * A chart in an element. `options()` is asked for everything, also again when the theme changes.
  * @param {HTMLElement} element
  * @param {() => any} options

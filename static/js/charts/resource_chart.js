@@ -1,6 +1,7 @@
 /** What a trial uses of its machine over time: processor and GPUs in percent, memory in bytes. */
 
 import { byteSize } from "../lib/byte_size.js";
+import { clock } from "../lib/clock.js";
 import { axis, colour, makeChart } from "./chart.js";
 import { showText } from "../ui/status.js";
 
@@ -9,7 +10,7 @@ const MOST_READINGS = 400;
 /** Milliseconds drawn before and after a reading that is the only one. */
 const ALONE = 10_000;
 /** Custom properties of the lines, in turn. */
-const COLOURS = ["--chart-point", "--chart-best", "--chart-failed", "--chart-running"];
+const COLOURS = ["--curve-0", "--curve-1", "--curve-2", "--curve-3"];
 
 /** @typedef {{at: string, cpu_percent: number | null, memory_bytes: number | null, gpus: {index: number, utilization: number | null, memory_bytes: number | null}[]}} Reading */
 
@@ -107,7 +108,7 @@ export class ResourceChart {
         textStyle: { color: colour("--ink"), fontSize: 12 },
         valueFormatter: (/** @type {any} */ value) => (typeof value === "number" ? words(value) : "–"),
       },
-      xAxis: axis({ type: "time", min: times[0] - room, max: times[times.length - 1] + room, splitLine: { show: false }, axisLabel: { color: colour("--quiet"), hideOverlap: true, formatter: clock } }),
+      xAxis: axis({ type: "time", min: times[0] - room, max: times[times.length - 1] + room, splitLine: { show: false }, axisLabel: { color: colour("--quiet"), hideOverlap: true, formatter: (/** @type {number} */ at) => clock(at, true) } }),
       yAxis: axis({ type: "value", min: 0, splitNumber: 3, ...scale, axisLabel: { color: colour("--quiet"), formatter: words } }),
       series: lines.map(([name, value], index) => ({
         name, type: "line", showSymbol: few, symbolSize: room ? 8 : 4, symbol: index ? "rect" : "circle", cursor: "default", connectNulls: true,
@@ -117,11 +118,6 @@ export class ResourceChart {
       })),
     };
   }
-}
-
-/** @param {number} at */
-function clock(at) {
-  return new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
 /**

@@ -10,7 +10,10 @@ import { confirmed } from "../ui/confirm.js";
 import { live } from "../lib/live.js";
 import { rest, RestError } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
+import "../ui/menus.js";
+import { drawSegments } from "../ui/segments.js";
 import { isFinishedExperiment, showOutcome, showText } from "../ui/status.js";
+import { carrySelection, selectedInAddress } from "./carried_selection.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { best, duration } from "../lib/formats.js";
 import { limitsReached, startMoreDialog } from "./dialogs/more_dialog.js";
@@ -47,25 +50,23 @@ function show(now) {
   experiment = now;
   const { progress } = now;
   const write = (/** @type {string} */ name, /** @type {string} */ text) => cells(name).forEach((cell) => showText(cell, text));
+  showName(now.name);
   cells("status").forEach((cell) => showOutcome(cell, now));
+  cells("segments").forEach((bar) => drawSegments(bar, progress.trials, now.max_trial_number));
   write("message", now.message);
   write("best", best(progress));
   cells("best").forEach((cell) => cell.setAttribute("title", String(progress.best_value ?? "")));
   if (progress.best_trial_id) {
     cells("best").forEach((link) => link.setAttribute("href", `/trials/${progress.best_trial_id}/`));
-    write("best_trial", `trial ${progress.best_sequence_id}`);
   }
   write("front_size", String(progress.front));
   write("code", codeWords(now.code_git));
   write("ended", String(progress.ended));
-  cells("fraction").forEach((bar) => {
-    /** @type {HTMLProgressElement} */ (bar).value = progress.fraction ?? 0;
-  });
   write("elapsed", duration(progress.elapsed));
   write("eta", duration(progress.eta));
   write("running", String(progress.trials.RUNNING));
   write("max_trial_number", String(now.max_trial_number ?? "∞"));
-  write("max_duration", now.max_duration === null ? "∞" : duration(now.max_duration));
+  write("max_duration", now.max_duration === null ? "no limit" : duration(now.max_duration));
   write("trial_concurrency", String(now.trial_concurrency));
   for (const item of document.querySelectorAll("#counts li")) {
     const count = progress.trials[/** @type {HTMLElement} */ (item).dataset.status ?? ""];
@@ -74,6 +75,16 @@ function show(now) {
   }
   showControls();
   if (!tags?.isOpen) tags?.show(now.tags);
+}
+
+/** In the line and in the title of the window, also when somebody has changed it elsewhere. @param {string} name */
+function showName(name) {
+  for (const cell of cells("name")) {
+    if (cell.textContent === name) continue;
+    document.title = document.title.replace(cell.textContent ?? "", name);
+    cell.textContent = name;
+    cell.setAttribute("title", `${name} (${id})`);
+  }
 }
 
 /** Where code from Git came from. @param {{url: string, ref: string, commit: string | null} | null} git */
@@ -116,19 +127,19 @@ async function act(action, button) {
     title: "Stop the experiment?",
     text: `${left === 1 ? "1 unfinished trial is" : `${left} unfinished trials are`} ended; what they have not reported is lost. `
       + "Results so far stay, and the experiment can be resumed with new trials.",
-    action: "Stop it",
+    action: "Stop experiment",
   })) return;
   if (action === "delete" && !await confirmed({
     title: "Delete the experiment?",
     text: `Its ${experiment.progress.total} trials with their results and output are removed for good, and what they left on the platform.`,
-    action: "Delete it",
+    action: "Delete experiment",
   })) return;
   const failed = experiment.progress.trials.FAILED;
   if (action === "rerun-failed" && !await confirmed({
     title: "Run failed trials again?",
     text: `Of ${failed === 1 ? "the failed trial" : `the ${failed} failed trials`} each gets a new trial with the same parameters, unless it has `
       + "one already. The number of trials that the experiment may have grows by as many.",
-    action: "Run them again",
+    action: "Rerun failed",
   })) return;
   showError(null);
   try {
@@ -179,7 +190,7 @@ for (const details of document.querySelectorAll("details.editable")) {
   });
 }
 
-const tagPlace = document.querySelector(".headline .tags");
+const tagPlace = document.querySelector("#facts-of-experiment .tags");
 const tags = tagPlace instanceof HTMLElement
   ? new TagEditor(tagPlace, (wanted) => rest("PATCH", `experiments/${id}/`, { tags: wanted })) : null;
 const askForMore = startMoreDialog(id, () => experiment, show);
@@ -215,6 +226,7 @@ async function refreshAll() {
 export function startHead(listener = {}) {
   tab = listener;
   showControls();
+  carrySelection(selectedInAddress());
   live.watch(`experiment/${id}`, experiment.revision, (frame) => {
     if (frame.gone) {
       showError("This experiment was deleted, or you may no longer see it.");

@@ -32,7 +32,7 @@ export function fillRow(row, trial) {
     for (const place of row.querySelectorAll("[data-parameter]")) {
       place.textContent = parameter(parameterAt(trial.parameters, /** @type {HTMLElement} */ (place).dataset.parameter ?? ""));
     }
-    row.querySelector("[data-choose]")?.setAttribute("aria-label", `Choose trial ${trial.sequence_id}`);
+    row.querySelector("[data-choose]")?.setAttribute("aria-label", `Select trial ${trial.sequence_id}`);
     showMoment(cell("created"), trial.created_at);
     showText(cell("source"), trial.source);
     showText(cell("replicate"), String(trial.proposal?.replicate ?? ""));
@@ -131,10 +131,10 @@ export function obeyButtons(element, done) {
 async function act(button, done) {
   const row = /** @type {HTMLTableRowElement} */ (button.closest("tr"));
   const number = row.querySelector('[data-cell="number"]')?.textContent;
-  const cancel = button.dataset.action === "cancel";
-  const sure = await confirmed(cancel
-    ? { title: `Cancel trial ${number}?`, text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Cancel the trial" }
-    : { title: `Run trial ${number} again?`, text: "A new trial with the same parameters is queued. It counts towards the maximum number of trials.", action: "Run it again" });
+  const stop = button.dataset.action === "cancel";
+  const sure = await confirmed(stop
+    ? { title: `Stop trial ${number}?`, text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" }
+    : { title: `Run trial ${number} again?`, text: "A new trial with the same parameters is queued. It counts towards the trial limit.", action: "Run again" });
   if (!sure) return;
   button.disabled = true;
   try {

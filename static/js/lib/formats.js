@@ -94,6 +94,20 @@ export function outcome({ outcome, progress }) {
   return outcome === "no_result" && total ? "No result" : "";
 }
 
+/** Statuses that people read by another word than their name, as in trainingservice/words/status_words.py. @type {Record<string, string>} */
+const STATUS_WORDS = {
+  USER_CANCELED: "STOPPED", SYS_CANCELED: "STOPPED BY PLATFORM", EARLY_STOPPED: "STOPPED EARLY", NO_MORE_TRIAL: "FINISHING",
+  TUNER_NO_MORE_TRIAL: "FINISHING",
+};
+
+/**
+ * The word for the status of a trial or an experiment.
+ * @param {string} status
+ */
+export function statusWord(status) {
+  return STATUS_WORDS[status] ?? status;
+}
+
 /**
  * Seconds as "3 min 5 s": the two greatest units.
  * @param {number | null | undefined} seconds

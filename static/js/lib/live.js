@@ -11,6 +11,8 @@
  * the page tells the revisions of the rows it shows, and the handler is called with `{again: true}` after a break.
  */
 
+import { clock } from "./clock.js";
+
 /** Closing code: nobody is signed in any more. */
 const NOT_SIGNED_IN = 4401;
 /** Pauses before connecting again, in milliseconds: doubled each time, up to the longest. */
@@ -159,8 +161,7 @@ export class Live {
 
   showStale() {
     const since = this.lostAt ?? new Date();
-    const time = since.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    this.show("stale", "◇", `stale since ${time}`, "The server does not answer. This page shows its last data. "
+    this.show("stale", "◇", `stale since ${clock(since)}`, "The server does not answer. This page shows its last data. "
       + "It updates automatically when the server answers again.");
   }
 

@@ -1,6 +1,8 @@
 /** Where the code comes from: one of the ways is shown and sent; a folder of this computer is packed here. */
 
+import { byteSize } from "../lib/byte_size.js";
 import { packed } from "./code_archive.js";
+import { clearOffers, offerContents } from "./found_in_folder.js";
 import { IgnoreRules } from "./ignore_rules.js";
 
 /** @typedef {import("./code_archive.js").Chosen} Chosen */
@@ -85,6 +87,9 @@ async function takeFolder(name, found) {
   if (!found.length) trouble = "The folder holds no files.";
   if (trouble) chosen.textContent = trouble;
   chosen.classList.toggle("error", Boolean(trouble));
+  await offerContents(files, (words) => {
+    chosen.textContent = words;
+  });
 }
 
 /** @param {Chosen[]} all @param {number} bytes */
@@ -106,7 +111,7 @@ function tooLarge(all, bytes) {
 /** @param {number} number */
 const count = (number) => `${number} file${number === 1 ? "" : "s"}`;
 /** @param {number} bytes */
-const size = (bytes) => (bytes >= 100_000 ? `${(bytes / 1_048_576).toFixed(1)} MiB` : `${(bytes / 1024).toFixed(1)} KiB`);
+const size = byteSize;
 
 // --- what is dropped -------------------------------------------------------------------------
 
@@ -145,6 +150,7 @@ async function takeDropped(event) {
 }
 
 function archiveChosen() {
+  clearOffers();
   files = null;
   trouble = "";
   folder.value = "";

@@ -2,6 +2,8 @@
 
 import { rest, RestError } from "../lib/rest.js";
 import { digits } from "../lib/formats.js";
+import { breaking } from "../lib/names.js";
+import { findInList } from "../ui/find_in_list.js";
 import { change, onValues } from "./config_fields.js";
 
 /** @typedef {{_type: string, _value: any}} Parameter */
@@ -71,6 +73,7 @@ function row(name, parameter, index) {
   group.setAttribute("role", "group");
   call(group, name);
   const naming = field("name", name, `${index}-name`);
+  naming.label.classList.add("naming");
   naming.input.addEventListener("change", () => rename(group, naming.input.value.trim()));
   const kind = element("label", "");
   const select = document.createElement("select");
@@ -203,6 +206,8 @@ function replace(group, parameter) {
 }
 
 function add() {
+  const find = /** @type {HTMLInputElement} */ (document.getElementById("space-find"));
+  find.value = ""; // the new row has to be seen
   let number = Object.keys(space).length + 1;
   while (`parameter_${number}` in space) number += 1;
   const name = `parameter_${number}`;
@@ -261,8 +266,8 @@ function table(some) {
   for (const name of names) {
     const cell = document.createElement("th");
     cell.scope = "col";
-    cell.textContent = name;
-    if (some.every((point) => typeof point[name] === "number")) cell.className = "number";
+    cell.append(...breaking(name));
+    cell.className = some.every((point) => typeof point[name] === "number") ? "breaks number" : "breaks";
     head.append(cell);
   }
   const body = made.createTBody();
@@ -335,6 +340,7 @@ export function startSpace(readFile) {
     drawRows();
     sample();
   });
+  findInList(/** @type {HTMLInputElement} */ (document.getElementById("space-find")));
   document.getElementById("space-add")?.addEventListener("click", add);
   document.getElementById("space-again")?.addEventListener("click", () => {
     seed = Math.floor(Math.random() * LARGEST_SEED);
@@ -348,6 +354,7 @@ export function startSpace(readFile) {
       write(read);
       drawRows();
     } catch (error) {
+      json.closest("details")?.setAttribute("open", "");
       json.setAttribute("aria-invalid", "true");
       points.textContent = `The JSON cannot be read: ${error instanceof Error ? error.message : error}`;
     }

@@ -52,7 +52,7 @@ function complaint(error) {
   return error instanceof RestError ? error.sentences : String(error);
 }
 
-// --- rehearse --------------------------------------------------------------------------------
+// --- test the cluster --------------------------------------------------------------------------------
 
 const rehearse = /** @type {HTMLButtonElement | null} */ (document.getElementById("rehearse"));
 rehearse?.addEventListener("click", async () => {
@@ -60,7 +60,7 @@ rehearse?.addEventListener("click", async () => {
   rehearse.disabled = true;
   progress.hidden = false;
   const began = Date.now();
-  const tell = () => say("Rehearsing: connection, disk, GPUs, a trial that does nothing … "
+  const tell = () => say("Testing: connection, disk, GPUs, a trial that does nothing … "
     + `${Math.round((Date.now() - began) / 1000)} s`);
   tell();
   const clock = setInterval(tell, 1000);

@@ -1,10 +1,23 @@
 /** What every page gets: local times, trials by their names, and filters that apply when one is chosen. */
 
 import { nameTrials } from "../ui/named_trials.js";
+import { pinColumns } from "../ui/pinned_columns.js";
 import { localizeTimes } from "../ui/times.js";
 
 localizeTimes(document);
 nameTrials(document);
+pinColumns();
+
+// on a phone the rows of links scroll: the present page is in sight
+for (const link of document.querySelectorAll('header.site nav [aria-current="page"], .tabs [aria-current="page"]')) {
+  const row = /** @type {HTMLElement} */ (link.parentElement);
+  if (row.scrollWidth > row.clientWidth) row.scrollLeft = /** @type {HTMLElement} */ (link).offsetLeft - row.offsetLeft - row.clientWidth / 3;
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target instanceof Element ? event.target.closest("dialog [data-close]") : null;
+  button?.closest("dialog")?.close();
+});
 
 for (const form of document.querySelectorAll("form.filters")) {
   form.addEventListener("change", (event) => {

@@ -4,12 +4,14 @@ import { showError } from "../ui/action_error.js";
 import { confirmed } from "../ui/confirm.js";
 import { live } from "../lib/live.js";
 import { rest } from "../lib/rest.js";
-import { refreshParts } from "../ui/refreshed_parts.js";
+import { keepWhileSame, refreshParts } from "../ui/refreshed_parts.js";
 import { drawSparkline } from "../charts/sparkline.js";
-import { isFinishedExperiment, showOutcome, showText } from "../ui/status.js";
+import "../ui/menus.js";
+import { drawSegments } from "../ui/segments.js";
+import { isFinishedExperiment, showStatus, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { best, duration } from "../lib/formats.js";
-import { moment } from "../ui/times.js";
+import { best, duration, outcome } from "../lib/formats.js";
+import { ago, showAgo } from "../ui/times.js";
 
 /** Shortest pause between two looks at the whole list, in milliseconds. */
 const REFRESH_PAUSE = 1_000;
@@ -36,7 +38,8 @@ const kept = new WeakMap();
 function begin(row) {
   const place = /** @type {HTMLElement | null} */ (row.querySelector(".tags"));
   const save = (/** @type {string[]} */ tags) => rest("PATCH", `experiments/${row.dataset.id}/`, { tags });
-  kept.set(row, { at: performance.now(), tags: place && new TagEditor(place, save) });
+  const opener = /** @type {HTMLElement | null} */ (row.querySelector(".menu summary"));
+  kept.set(row, { at: performance.now(), tags: place && new TagEditor(place, save, opener) });
   drawRow(row);
 }
 
@@ -51,23 +54,12 @@ function drawRow(row) {
  * @param {HTMLTableRowElement} row
  */
 function showTime(row) {
-  const running = cell(row, "status")?.textContent === "RUNNING";
+  const running = row.dataset.status === "RUNNING";
   const since = running ? (performance.now() - (kept.get(row)?.at ?? performance.now())) / 1000 : 0;
   const elapsed = Number(row.dataset.elapsed) + since;
   const limit = row.dataset.limit ? Number(row.dataset.limit) : null;
   const left = row.dataset.eta ? `, ${duration(Number(row.dataset.eta))} left` : "";
   showText(cell(row, "time"), duration(elapsed) + (limit === null ? "" : ` of ${duration(limit)}`) + left);
-  showBar(cell(row, "time-bar"), limit === null ? null : elapsed / limit);
-}
-
-/**
- * @param {Element | null} bar
- * @param {number | null} part  0 to 1; null: there is no limit, and no bar
- */
-function showBar(bar, part) {
-  if (!(bar instanceof HTMLProgressElement)) return;
-  bar.hidden = part === null;
-  bar.value = Math.min(1, part ?? 0);
 }
 
 /**
@@ -87,10 +79,15 @@ function fill(row, experiment) {
     mine.tags?.show(experiment.tags);
   }
   showText(cell(row, "name"), experiment.name);
-  showOutcome(cell(row, "status"), experiment);
+  row.dataset.status = experiment.status;
+  showStatus(cell(row, "status"), experiment.status);
+  cell(row, "status")?.setAttribute("data-outcome", experiment.outcome ?? "");
+  showText(cell(row, "outcome"), outcome(experiment));
+  cell(row, "outcome")?.setAttribute("title", outcome(experiment));
   showText(cell(row, "message"), experiment.message);
+  cell(row, "message")?.setAttribute("title", experiment.message);
   showText(cell(row, "trials"), `${progress.ended} / ${experiment.max_trial_number ?? "∞"}`);
-  showBar(cell(row, "trials-bar"), experiment.max_trial_number ? progress.ended / experiment.max_trial_number : null);
+  drawSegments(cell(row, "segments"), progress.trials, experiment.max_trial_number);
   showTime(row);
   const link = /** @type {HTMLAnchorElement} */ (cell(row, "best"));
   showText(link, progress.front === null ? best(progress) : `front of ${progress.front}`);
@@ -98,9 +95,9 @@ function fill(row, experiment) {
     link.href = `/trials/${progress.best_trial_id}/`;
     link.title = String(progress.best_value);
   }
-  cell(row, "started")?.replaceChildren(moment(experiment.started_at));
-  cell(row, "changed")?.replaceChildren(moment(experiment.changed_at ?? experiment.created_at));
+  cell(row, "changed")?.replaceChildren(ago(experiment.changed_at ?? experiment.created_at));
   const place = /** @type {HTMLElement} */ (row.querySelector(".sparkline"));
+  place.hidden = progress.front !== null;
   const points = JSON.parse(place.dataset.points ?? "[]");
   if (progress.best_value !== null && progress.best_value !== points.at(-1)?.[1]) {
     points.push([Math.max(progress.ended - 1, points.at(-1)?.[0] ?? 0), progress.best_value]);
@@ -165,11 +162,17 @@ async function takeAnew() {
   const active = document.activeElement;
   const id = /** @type {HTMLElement | null | undefined} */ (active?.closest("#experiments tr[data-id]"))?.dataset.id;
   const selector = active instanceof HTMLElement && active.dataset.action ? `[data-action="${active.dataset.action}"]`
-    : active instanceof HTMLElement && active.dataset.cell ? `[data-cell="${active.dataset.cell}"]` : ".tag-add";
-  const fresh = await refreshParts(["experiments", "counts", "known-tags"]);
+    : active instanceof HTMLElement && active.dataset.cell ? `[data-cell="${active.dataset.cell}"]` : ".menu summary";
+  /** The row whose menu is open. @type {string | undefined} */
+  let open;
+  const fresh = await refreshParts(["experiments", "counts", "now", "known-tags"], () => {
+    open = /** @type {HTMLElement | null | undefined} */ (document.querySelector("#experiments details.menu[open]")?.closest("tr"))?.dataset.id;
+    return true;
+  });
   // the first experiment brings the filters, and with the last one they go
   if (had !== (fresh.getElementById("counts") !== null) && !leaving) location.reload();
   rows().forEach(begin);
+  if (open) document.querySelector(`tr[data-id="${open}"] details.menu`)?.setAttribute("open", "");
   if (id) /** @type {HTMLElement | null} */ (document.querySelector(`tr[data-id="${id}"] ${selector}`))?.focus();
 }
 
@@ -198,7 +201,7 @@ function heard(frame) {
       structure ||= elsewhere.get(experiment.id) !== forFilters(experiment);
       elsewhere.set(experiment.id, forFilters(experiment));
     } else {
-      structure ||= cell(row, "status")?.textContent !== experiment.status
+      structure ||= row.dataset.status !== experiment.status
         || /** @type {HTMLElement} */ (cell(row, "archived")).hidden === experiment.archived;
       fill(row, experiment);
     }
@@ -215,9 +218,13 @@ function heard(frame) {
 async function act(row, action) {
   const { id, trials, platform } = row.dataset;
   const name = cell(row, "name")?.textContent ?? "";
+  if (action === "tag") {
+    kept.get(row)?.tags?.open();
+    return;
+  }
   if (action === "delete") {
     const sure = await confirmed({
-      title: `Delete ${name}?`, action: "Delete it",
+      title: `Delete ${name}?`, action: "Delete experiment",
       text: `${trials === "1" ? "Its trial is" : `Its ${trials} trials are`} removed for good, with results, output and kept files, and `
         + `with what they left on ${platform}. Archiving it puts it out of sight and keeps all that.`,
     });
@@ -243,4 +250,24 @@ document.addEventListener("click", async (event) => {
 
 rows().forEach(begin);
 setInterval(() => document.visibilityState === "visible" && rows().forEach(showTime), 1_000);
+setInterval(() => document.visibilityState === "visible" && showAgo(document), 20_000);
 live.watchList(() => Object.fromEntries(rows().map((row) => [row.dataset.id, Number(row.dataset.revision)])), heard);
+
+// --- the strip above the list ----------------------------------------------------------------
+
+/** Shortest pause between two looks at the strip, in milliseconds. */
+const STRIP_PAUSE = 10_000;
+let stripAsked = false;
+
+/** What runs on the clusters has changed. */
+function refreshStrip() {
+  if (stripAsked) return;
+  stripAsked = true;
+  setTimeout(() => {
+    stripAsked = false;
+    if (document.visibilityState === "visible") refreshParts(["now"]).catch(() => {}); // the light says so
+  }, STRIP_PAUSE);
+}
+
+keepWhileSame(["now"]);
+live.watch("clusters", 0, refreshStrip);

@@ -226,7 +226,7 @@ function send(address, data, words) {
       const sends = data.has("code") && event.loaded < event.total;
       upload.hidden = !sends;
       upload.value = event.total ? event.loaded / event.total : 0;
-      say(sends ? `Sent ${mebibytes(event.loaded)} of ${mebibytes(event.total)} MiB` : words);
+      say(sends ? `Sent ${mebibytes(event.loaded)} of ${mebibytes(event.total)} MB` : words);
     });
     request.addEventListener("loadend", () => resolve(request));
     request.send(data);

@@ -7,17 +7,20 @@ import { writeAddress } from "../experiment/address_state.js";
 import { live } from "../lib/live.js";
 import { MetricChart } from "../charts/metric_chart.js";
 import { jobsOf, showMessage } from "../ui/named_trials.js";
-import { noReadings } from "../ui/no_readings.js";
-import { OutputFiles } from "../ui/output_files.js";
-import { OutputView } from "../ui/output_view.js";
+import { noReadings } from "../trial/no_readings.js";
+import { OutputFiles } from "../trial/output_files.js";
+import { OutputView } from "../trial/output_view.js";
 import { askForChanges } from "../ui/rerun_form.js";
 import { ResourceChart } from "../charts/resource_chart.js";
 import { rest } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import { startTensorBoard } from "../ui/tensorboard.js";
 import { isEnd, showStatus, showText } from "../ui/status.js";
+import { startNotes } from "../ui/notes.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { digits, duration, meanWithError } from "../lib/formats.js";
+import { digits, duration, meanWithError, statusWord } from "../lib/formats.js";
+import { FORMS } from "../lib/parameter_text.js";
+import { copyText } from "../ui/copy.js";
 import { moment } from "../ui/times.js";
 
 /** Readings come every ten seconds; after a longer break those in between are asked for. In milliseconds. */
@@ -39,6 +42,8 @@ let attempt = page.attempt;
 const pinned = new URLSearchParams(location.search).has("attempt");
 const chart = new MetricChart(/** @type {HTMLElement} */ (document.getElementById("metric-chart")), page.curve, page.left_out);
 const resources = new ResourceChart(page.readings, () => page.missing.readings || noReadings(run()));
+startNotes();
+
 const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".headline .tags")),
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
 const filesThere = document.getElementById("output-files");
@@ -78,7 +83,8 @@ function show(now) {
   showText(result, digits(now.final_number));
   result.title = now.final_value ?? "";
   showMetrics(now);
-  showText(cell("latest"), now.intermediate_count ? `latest of ${now.intermediate_count}: ${digits(now.latest_number)}` : "");
+  showRank(now);
+  showText(cell("latest"), latestWords(now));
   showDuration();
   if (now.started_at) cell("times")?.replaceChildren("started ", moment(now.started_at));
   showText(cell("machine"), now.machine || "–");
@@ -94,6 +100,24 @@ function show(now) {
     const button = document.querySelector(`#controls [data-action="${action}"]`);
     if (button instanceof HTMLButtonElement) button.hidden = !is;
   }
+}
+
+/** The result of which the rank is shown. */
+let ranked = page.trial.final_number;
+
+/** The server counts where a new result stands. @param {any} now */
+function showRank(now) {
+  if (now.final_number === ranked && isEnd(now.status) === isEnd(page.trial.status)) return;
+  ranked = now.final_number;
+  page.trial.status = now.status;
+  refreshParts(["rank"]).catch(() => {}); // the light says that there is no connection
+}
+
+/** What a trial has reported last, beside its result. @param {any} now */
+function latestWords(now) {
+  if (!now.intermediate_count) return "";
+  if (now.status === "EARLY_STOPPED" && now.final_number === null) return `Stopped early; last value ${digits(now.latest_number)}`;
+  return `latest of ${now.intermediate_count}: ${digits(now.latest_number)}`;
 }
 
 /** What the platform was asked because a person wanted it. @param {any} now */
@@ -159,7 +183,7 @@ function showEvents(events) {
   if (!list || list.children.length === events.length) return;
   list.replaceChildren(...events.map((event, index) => {
     const item = document.createElement("li");
-    const kind = words("", event.kind);
+    const kind = words("", statusWord(event.kind));
     if (event.kind === event.kind.toUpperCase()) kind.firstElementChild?.classList.add("status", event.kind);
     if (event.actor) kind.append(" ", words("quiet", `by ${event.actor}`).firstElementChild ?? "");
     const at = words("quiet small", "");
@@ -342,12 +366,16 @@ async function act(action) {
   }
   const cancel = action === "cancel";
   const sure = await confirmed(cancel
-    ? { title: "Cancel this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Cancel the trial" }
-    : { title: "Run it again?", text: "A new trial with the same parameters is queued. It counts towards the maximum number of trials.", action: "Run it again" });
+    ? { title: "Stop this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" }
+    : { title: "Run this trial again?", text: "A new trial with the same parameters is queued. It counts towards the trial limit.", action: "Run again" });
   if (!sure) return;
   const answer = await rest("POST", `trials/${id}/actions/${action}/`);
   if (cancel) show(answer);
   else location.assign(`/trials/${answer.id}/`);
+}
+
+for (const button of document.querySelectorAll("[data-copy-as]")) {
+  button.addEventListener("click", () => copyText(FORMS[/** @type {HTMLElement} */ (button).dataset.copyAs ?? "json"](trial.parameters ?? {}), button));
 }
 
 document.getElementById("controls")?.addEventListener("click", async (event) => {

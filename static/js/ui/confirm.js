@@ -16,7 +16,7 @@ export function confirmed({ title, text, action }) {
   form.method = "dialog";
   const cancel = document.createElement("button");
   cancel.value = "";
-  cancel.textContent = "Keep it as it is";
+  cancel.textContent = "Cancel";
   const go = document.createElement("button");
   go.value = "yes";
   go.className = "danger";

@@ -3,6 +3,7 @@
 import { localizeTimes } from "./times.js";
 import { RestError } from "../lib/rest.js";
 import { nameTrials } from "./named_trials.js";
+import { pinColumns } from "./pinned_columns.js";
 
 /** What the server last gave of the parts that no script changes. @type {Map<string, string>} */
 const unchanged = new Map();
@@ -33,11 +34,14 @@ export async function refreshParts(ids, wanted = () => true) {
     if (!now || !then) continue;
     const adopted = document.importNode(then, true);
     localizeTimes(adopted);
-    const html = adopted.outerHTML;
-    if (unchanged.get(id) === html) continue;
-    if (unchanged.has(id)) unchanged.set(id, html);
+    if (unchanged.has(id)) {
+      const html = adopted.outerHTML;
+      if (unchanged.get(id) === html) continue;
+      unchanged.set(id, html);
+    }
     now.replaceWith(adopted);
     nameTrials(adopted);
   }
+  pinColumns();
   return fresh;
 }

@@ -1,5 +1,6 @@
 /** Asks for parameters of a new trial, beginning with those of another; says what lies outside the search space. */
 
+import { findInList } from "./find_in_list.js";
 import { rest, RestError } from "../lib/rest.js";
 
 /** Pause after the last key before the server is asked what it thinks of the values, in milliseconds. */
@@ -20,18 +21,25 @@ export function askForChanges(trial, searchSpace) {
   form.className = "rerun";
   form.noValidate = true;
   form.append(words("h2", `Run trial ${trial.sequence_id} with changes`), words("p", "A new trial is queued with these parameters. "
-    + "It counts towards the maximum number of trials."));
+    + "It counts towards the trial limit."));
   form.firstElementChild?.setAttribute("id", "rerun-title");
   const given = trial.parameters ?? {};
+  const find = document.createElement("input");
+  Object.assign(find, { type: "search", placeholder: "find a parameter", autocomplete: "off", spellcheck: false });
+  Object.assign(find.dataset, { findIn: "rerun-fields", findWhat: ".rerun-field" });
+  find.setAttribute("aria-label", "Find a parameter");
+  const list = words("div", "", "rerun-fields");
+  list.id = "rerun-fields";
+  form.append(find, list);
   const fields = [...new Set([...Object.keys(given), ...Object.keys(searchSpace)])].map((name) => field(name, given[name], searchSpace[name]));
   for (const { name, input, note } of fields) {
-    const row = document.createElement("div");
+    const row = words("div", "", "rerun-field");
     const label = document.createElement("label");
     label.append(words("span", name), words("span", hint(searchSpace[name]), "quiet small"), input);
     note.className = "note small";
     note.setAttribute("role", "status");
     row.append(label, ...datalist(input, searchSpace[name]), note);
-    form.append(row);
+    list.append(row);
   }
   if (fields.length === 0) form.append(words("p", "This trial had no parameters, and the search space has none."));
   const general = words("p", "", "note small");
@@ -46,6 +54,7 @@ export function askForChanges(trial, searchSpace) {
   form.append(general, problem, buttons);
   dialog.append(form);
   document.body.append(dialog);
+  findInList(find);
   dialog.showModal();
   fields[0]?.input.focus();
 
@@ -84,6 +93,8 @@ export function askForChanges(trial, searchSpace) {
       event.preventDefault();
       const values = read(fields);
       if (values === null) {
+        find.value = ""; // the field may not be among those that are seen
+        find.dispatchEvent(new Event("input"));
         /** @type {HTMLElement | null} */ (form.querySelector("[aria-invalid]"))?.focus();
         return;
       }

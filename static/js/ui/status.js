@@ -1,14 +1,14 @@
 /** Shows a status: its word, and by its class colour and icon (nniweb.css). */
 
-import { outcome } from "../lib/formats.js";
+import { outcome, statusWord } from "../lib/formats.js";
 
 /**
  * @param {Element | null} element
  * @param {string} status
  */
 export function showStatus(element, status) {
-  if (!element || element.textContent === status) return;
-  element.textContent = status;
+  if (!element || element.classList.contains(status)) return;
+  element.textContent = statusWord(status);
   element.className = `status ${status}`;
 }
 

@@ -9,8 +9,9 @@ export class TagEditor {
   /**
    * @param {HTMLElement} place  of the template, with data-tags; data-editable where this person may change them
    * @param {(tags: string[]) => Promise<any>} save  stores the whole list
+   * @param {HTMLElement | null} [opener]  what opens it in place of a button of its own
    */
-  constructor(place, save) {
+  constructor(place, save, opener = null) {
     this.place = place;
     this.save = save;
     /** @type {string[]} */
@@ -24,6 +25,7 @@ export class TagEditor {
     this.problem = document.createElement("span");
     this.problem.className = "error small";
     this.problem.setAttribute("role", "alert");
+    this.opener = opener ?? this.add;
     this.draw();
   }
 
@@ -45,9 +47,9 @@ export class TagEditor {
   draw() {
     const focused = this.place.contains(document.activeElement) ? document.activeElement : null;
     const chips = this.tags.flatMap((tag) => [this.chip(tag), " "]);
-    const tail = this.editable ? [this.form ?? this.add] : [];
+    const tail = this.editable ? [this.form ?? (this.opener === this.add ? this.add : "")] : [];
     this.place.replaceChildren(...chips, ...tail, ...(this.problem.textContent ? [" ", this.problem] : []));
-    if (focused) /** @type {HTMLElement} */ (this.form?.querySelector("input") ?? this.add).focus();
+    if (focused) /** @type {HTMLElement} */ (this.form?.querySelector("input") ?? this.opener).focus();
   }
 
   /** @param {string} tag */
@@ -90,7 +92,7 @@ export class TagEditor {
       if (event.key === "Escape") this.close();
     });
     form.addEventListener("focusout", (event) => {
-      if (!(event.relatedTarget instanceof Node && form.contains(event.relatedTarget)) && !input.value.trim()) this.close();
+      if (!(event.relatedTarget instanceof Node && this.place.contains(event.relatedTarget)) && !input.value.trim()) this.close();
     });
     this.form = form;
     this.draw();
@@ -102,16 +104,17 @@ export class TagEditor {
     const focused = this.form.contains(document.activeElement);
     this.form = null;
     this.draw();
-    if (focused) this.add.focus();
+    if (focused) this.opener.focus();
   }
 
   /** @param {string[]} tags */
   async store(tags) {
     const before = this.tags;
+    this.form = null;
     this.problem.textContent = "";
     this.tags = tags;
     this.draw();
-    this.add.focus();
+    this.opener.focus();
     try {
       this.show((await this.save(tags)).tags);
     } catch (error) {

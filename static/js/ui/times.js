@@ -1,5 +1,7 @@
 /** Times on pages: in the visitor's time zone, the full time on hover. */
 
+import { clock, dayAndClock, fullTime, relative } from "../lib/clock.js";
+
 /**
  * A time element, local, with the full time on hover.
  * @param {string | Date | null} at
@@ -12,6 +14,27 @@ export function moment(at) {
 }
 
 /**
+ * As `moment`, for how long ago it was.
+ * @param {string | null} at
+ */
+export function ago(at) {
+  const element = moment(at);
+  if (element instanceof HTMLTimeElement) {
+    element.dataset.relative = "";
+    localized(element);
+  }
+  return element;
+}
+
+/**
+ * Say anew how long ago times were.
+ * @param {ParentNode} root
+ */
+export function showAgo(root) {
+  for (const element of root.querySelectorAll("time[data-relative]")) localized(/** @type {HTMLTimeElement} */ (element));
+}
+
+/**
  * Show a time element's time: the clock for today, the day for earlier.
  * @param {HTMLTimeElement} element
  */
@@ -19,9 +42,9 @@ export function localized(element) {
   const at = new Date(element.dateTime);
   if (Number.isNaN(at.getTime())) return element;
   const today = at.toDateString() === new Date().toDateString();
-  const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: today ? "2-digit" : undefined });
-  element.textContent = today ? clock : `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${clock}`;
-  element.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" });
+  const words = element.dataset.relative === undefined ? today ? clock(at, true) : dayAndClock(at) : relative(at, Date.now());
+  if (element.textContent !== words) element.textContent = words;
+  element.title = fullTime(at);
   return element;
 }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +85,40 @@ def sign_in(page: Any, server: RunningServer) -> None:
     page.wait_for_url(f"{server.url}/")
 
 
+#: What is open: Playwright and the browser.
+_open = ExitStack()
+_browsers: list[Browser] = []
+
+
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """The browser. Not for the whole run: while Playwright is open, Django refuses to use the database here."""
+def chromium() -> Browser:
+    """The browser, one for all files of this folder that one process runs: each test has a profile of its own in it."""
     program = HEADLESS_SHELL if HEADLESS_SHELL.exists() else CHROMIUM
     if not program.exists():
         pytest.skip("chromium is not installed")
     expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(program), args=ARGUMENTS, env={
-            name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")})
-        yield browser
-        browser.close()
+    if not (_browsers and _browsers[0].is_connected()):
+        close_browser()
+        playwright = _open.enter_context(sync_playwright())
+        _browsers.append(playwright.chromium.launch(executable_path=str(program), args=ARGUMENTS, env={
+            name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}))
+        _open.callback(_browsers[0].close)
+    return _browsers[0]
+
+
+def close_browser() -> None:
+    _browsers.clear()
+    _open.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """Not for the whole run: while Playwright is open, Django refuses to use the database here."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+            close_browser()
 
 
 @pytest.fixture(scope="module")

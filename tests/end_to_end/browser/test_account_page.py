@@ -24,7 +24,7 @@ def test_a_token_is_made_used_and_removed_and_a_first_password_chosen(server: Ru
     page.goto("/account/")
     page.get_by_label("What it is for").fill("notebook")
     page.get_by_label("Scope").select_option("read")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create token").click()
     secret = page.get_by_label("The new token").input_value()
     own = {"headers": {"Authorization": f"Token {secret}"}, "timeout": 30, "proxies": {"http": ""}}
     assert requests.get(f"{server.url}/api/v1/account/", **own).json()["scope"] == "read"
@@ -38,7 +38,7 @@ def test_a_token_is_made_used_and_removed_and_a_first_password_chosen(server: Ru
     assert requests.get(f"{server.url}/api/v1/account/", **own).status_code == 401
     page.get_by_label("New password", exact=True).fill("a first pass phrase")
     page.get_by_label("New password confirmation").fill("a first pass phrase")
-    page.get_by_role("button", name="Set it").click()
+    page.get_by_role("button", name="Set password").click()
     expect(page.get_by_role("alert").filter(has_text="The password was changed")).to_be_visible()
     stranger = open_page(server, "/sign-in/", signed_in=False)
     stranger.get_by_label("User name").fill("nora")
@@ -55,9 +55,9 @@ def test_an_experiment_is_shared_and_handed_over_on_its_page(server: RunningServ
     page = open_page(server, f"/experiments/{trials.experiment}/")
     page.get_by_role("button", name="Share…").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Visible to and controlled by the members of").select_option("vision")
+    dialog.get_by_label("Shared with (view and edit)").select_option("vision")
     dialog.get_by_label("It belongs to").select_option("cora")
     dialog.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("for cora and the group vision")).to_be_visible()
+    expect(page.get_by_text("cora and the group vision")).to_be_visible()
     shown = server.get(f"experiments/{trials.experiment}/")
     assert (shown["owner"], shown["group"]) == ("cora", "vision")

@@ -80,7 +80,7 @@ def test_a_gpu_shows_whose_trial_holds_it_and_the_other_says_why_it_waits(gpu_se
     expect(page.get_by_role("heading", name="Waiting, and why")).to_have_count(0)
     assert page.evaluate("window.notReloaded"), "the page was kept fresh without being loaded again"
     gpu.page.goto(f"{gpu_server.url}/clusters/")
-    expect(page.locator("tbody tr")).to_contain_text("0 of 1 held")
+    expect(page.locator("article.card")).to_contain_text("0 of 1 held")
     expect(page.get_by_role("img", name="GPU 0: free, 73 % busy")).to_be_visible()
 
 
@@ -88,24 +88,24 @@ def test_a_gpu_shows_whose_trial_holds_it_and_the_other_says_why_it_waits(gpu_se
 def test_trials_come_and_go_in_the_list_without_a_reload(server, open_page, code) -> None:
     launch(server, code, maxTrialNumber=1)
     page = open_page(server, "/clusters/")
-    row = page.locator("tbody tr")
-    expect(row.locator("td").nth(4)).to_have_text("1")
+    card = page.locator("article.card")
+    expect(card.locator("[data-fact=running]")).to_have_text("1")
     (code / "go").touch()
-    expect(row.locator("td").nth(4)).to_have_text("0")
+    expect(card.locator("[data-fact=running]")).to_have_text("0")
 
 
 def test_a_rehearsal_tells_what_it_found(server, open_page, code) -> None:
     (code / "go").touch()
     server.wait_for_experiment(launch(server, code, maxTrialNumber=1))
     page, onlooker = open_cluster(open_page, server), open_cluster(open_page, server)
-    expect(onlooker.locator("#rehearsed")).to_have_text(re.compile("Not rehearsed yet"))
+    expect(onlooker.locator("#rehearsed")).to_have_text(re.compile("Not tested yet"))
     expect(onlooker.locator("#live")).to_have_text("● live")
-    page.get_by_role("button", name="Rehearse").click()
+    page.get_by_role("button", name="Test cluster").click()
     expect(page.locator("#doing")).to_contain_text("checks are good")
     expect(onlooker.locator("#findings")).to_contain_text("An empty test trial succeeded.")
     expect(page.locator("#findings li.good")).not_to_have_count(0)
     expect(page.locator("#findings")).to_contain_text("An empty test trial succeeded.")
-    expect(page.get_by_role("button", name="Rehearse")).to_be_enabled()
+    expect(page.get_by_role("button", name="Test cluster")).to_be_enabled()
 
 
 def test_a_cluster_is_disabled_after_one_question_and_enabled_again(server, open_page, code) -> None:
@@ -114,14 +114,14 @@ def test_a_cluster_is_disabled_after_one_question_and_enabled_again(server, open
     page, onlooker = open_cluster(open_page, server), open_page(server, "/clusters/")
     expect(onlooker.locator("#live")).to_have_text("● live")
     page.get_by_role("button", name="Disable …").click()
-    page.get_by_role("dialog").get_by_role("button", name="Keep").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     assert server.get("clusters/")["results"][0]["enabled"]
     page.get_by_role("button", name="Disable …").click()
     page.get_by_role("dialog").get_by_role("button", name="Disable").click()
     expect(page.locator("#fresh")).to_contain_text("No worker runs this cluster, because it is disabled.")
-    expect(onlooker.locator("tbody tr .health")).to_have_text(re.compile("disabled"))
+    expect(onlooker.locator("article.card .health")).to_have_text(re.compile("disabled"))
     page.get_by_role("button", name="Enable").click()
-    expect(onlooker.locator("tbody tr .health")).not_to_have_text(re.compile("disabled"))
+    expect(onlooker.locator("article.card .health")).not_to_have_text(re.compile("disabled"))
     expect(page.locator("#fresh")).not_to_contain_text("it is disabled")
     assert server.get("clusters/")["results"][0]["enabled"]
 

@@ -18,10 +18,13 @@ PAGES = {
     "experiments": "/", "experiments, none found": "/?q=nothing-like-it", "new experiment": "/new/",
     "new experiment, field by field": "/new/?way=fields", "new experiment, from a template": "/new/?template=sketch",
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
+    "cluster, new": "/clusters/new/", "cluster, settings": "/clusters/{cluster}/edit/",
     "no such page": "/nowhere/", "sign-in": "/sign-in/", "sign-in by link": "/sign-in/{link}/",
-    "platforms": "/platforms/", "notifications": "/notifications/", "notification": "/notifications/{rule}/",
-    "account": "/account/", "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
+    "platforms": "/platforms/", "usage": "/usage/", "notifications": "/notifications/",
+    "notification": "/notifications/{rule}/", "account": "/account/",
+    "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
     "API": "/api/docs/", "API, for reading": "/api/docs/redoc/",
+    "report": "/experiments/{experiment}/report/",
     **{f"experiment: {title}": "/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
        for name, title in TABS.items()},
 }

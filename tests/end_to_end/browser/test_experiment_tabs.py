@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.led_trials import LedTrials
+from tests.end_to_end.browser.menus import in_menu
 from tests.end_to_end.running_server import RunningServer
 
 #: Set on the page before something shall change; a reload would lose it.
@@ -181,7 +182,7 @@ def test_the_search_space_is_changed_while_the_experiment_runs(server: RunningSe
     page = open_page(server, f"/experiments/{trials.experiment}/")
     expect(page.locator("[data-cell=running]")).to_have_text("1")
     page.allow("status of 400")
-    page.get_by_role("button", name="Search space").click()
+    in_menu(page, "Search space…").click()
     dialog, text = page.get_by_role("dialog"), page.get_by_label("Search space as JSON")
     expect(dialog).to_contain_text("1 running and 0 waiting")
     text.fill('{\n  "x": {"_type": "uniform", "_value": [0, 1]},\n  "y": {"_type": "unifrom", "_value": [0, 1]}\n}')
@@ -204,22 +205,22 @@ def test_the_head_tags_clones_and_exports(server: RunningServer, open_page: Any,
     trials = LedTrials(server, tmp_path, experimentName="to be tagged")
     trials.tell(0, "final 0.5", "end")
     page = open_page(server, f"/experiments/{trials.experiment}/")
-    onlooker = open_page(server, f"/experiments/{trials.experiment}/events/")
-    expect(page.locator("[data-cell=ended]")).to_have_text("1")
+    onlooker = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(page.locator("#head [data-cell=ended]")).to_have_text("1")
     page.get_by_role("button", name="Put a tag on this experiment").click()
     page.get_by_label("New tag of this experiment").fill("nightly")
     page.keyboard.press("Enter")
-    expect(onlooker.locator(".headline .tag")).to_contain_text("nightly")
+    expect(onlooker.locator("#facts-of-experiment .tag")).to_contain_text("nightly")
     with page.expect_download() as download:
-        page.get_by_role("link", name="Export as CSV", exact=True).click()
+        in_menu(page, "Export as CSV", "link").click()
     assert len(Path(download.value.path()).read_text().splitlines()) >= 2
-    page.locator(".headline .tag a").click()
+    page.locator("#facts-of-experiment .tag a").click()
     page.wait_for_url("**/?tag=nightly")
     expect(page.locator("#experiments tr[data-id]")).to_have_count(1)
     page.get_by_role("link", name="to be tagged").click()
     page.get_by_role("button", name="Take the tag nightly off this experiment").click()
-    expect(onlooker.locator(".headline .tag")).to_have_count(0)
-    page.get_by_role("link", name="Clone").click()
+    expect(onlooker.locator("#facts-of-experiment .tag")).to_have_count(0)
+    in_menu(page, "Clone", "link").click()
     page.wait_for_url("**/new/?clone=*")
     expect(page.locator("#config")).to_have_value(re.compile("to be tagged"))
 

@@ -141,7 +141,7 @@ def test_a_wrong_folder_is_said_at_its_field(server, open_page) -> None:
 
 def test_a_bundled_example_is_launched_as_it_is(server, open_page) -> None:
     page = open_page(server, "/new/")
-    page.get_by_role("link", name="Quadratic: ").click()
+    page.get_by_role("link", name="Quadratic an experiment").click()
     page.wait_for_url("**/new/?template=quadratic")
     assert editor(page).input_value() == (ROOT / "examples" / "quadratic" / "config.yml").read_text()
     assert page.locator("#gutter span").count() == editor(page).input_value().count("\n") + 1
@@ -155,10 +155,10 @@ def test_a_bundled_example_is_launched_as_it_is(server, open_page) -> None:
 def test_what_was_typed_is_not_replaced_without_asking(server, open_page) -> None:
     page = open_page(server, "/new/")
     editor(page).fill("mine: 1")
-    page.get_by_role("link", name="Quadratic: ").click()
-    page.get_by_role("dialog").get_by_role("button", name="Keep").click()
+    page.get_by_role("link", name="Quadratic an experiment").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(editor(page)).to_have_value("mine: 1")
-    page.get_by_role("link", name="Quadratic: ").click()
+    page.get_by_role("link", name="Quadratic an experiment").click()
     page.get_by_role("dialog").get_by_role("button", name="Replace").click()
     page.wait_for_url("**/new/?template=quadratic")
 
@@ -240,7 +240,7 @@ def test_a_folder_of_500_files_is_packed_and_sent_with_progress_less_what_is_ign
     press(page, "Launch")
     page.wait_for_url("**/experiments/*/")
     assert "Packed 250 of 505 files" in said
-    assert any(re.fullmatch(r"Sent \d\.\d of \d\.\d MiB", words) for words in said), said[-5:]
+    assert any(re.fullmatch(r"Sent \d\.\d of \d\.\d MB", words) for words in said), said[-5:]
     experiment = server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
     assert experiment["progress"]["trials"]["SUCCEEDED"] == 1, "what names its interpreter can be run"
     with tarfile.open(server.data_folder / "files" / "code" / f"{experiment['code_sha256']}.tar.gz") as archive:
@@ -347,8 +347,8 @@ def test_an_experiment_is_written_field_by_field(server, open_page, code) -> Non
     expect(name).to_have_value("my experiment")
     name.fill("by fields")
     page.get_by_label("Command of one trial").fill("python3 trial.py")
-    page.get_by_label("Trials at once").fill("1")
-    page.get_by_label("Trials at most").fill("1")
+    page.get_by_label("Concurrency").fill("1")
+    page.get_by_label("Trial limit").fill("1")
     page.get_by_label("Tuner", exact=True).select_option("Random")
     arguments = page.get_by_label("Its further arguments")
     arguments.fill('{"seed": 7}')
@@ -358,7 +358,7 @@ def test_an_experiment_is_written_field_by_field(server, open_page, code) -> Non
     # and back: what is written into the text stands in the field
     expect(editor(page)).to_have_value(re.compile("name: Random"))
     editor(page).fill(editor(page).input_value().replace("maxTrialNumber: 1", "maxTrialNumber: 2"))
-    expect(page.get_by_label("Trials at most")).to_have_value("2")
+    expect(page.get_by_label("Trial limit")).to_have_value("2")
     page.get_by_label("Cluster").select_option("local")
     expect(editor(page)).to_have_value(re.compile("cluster: local"))
     row = page.get_by_role("group", name="Parameter batch_size")
@@ -383,7 +383,7 @@ def test_the_search_space_is_edited_as_rows_and_as_json_and_sampled(server, open
     points = page.locator("#space-points")
     expect(points.locator("tbody tr")).to_have_count(6)
     before = points.inner_text()
-    page.get_by_role("button", name="Others").click()
+    page.get_by_role("button", name="Resample").click()
     expect(points).not_to_have_text(before, use_inner_text=True)
     low.fill("0.5")
     low.press("Tab")
@@ -396,6 +396,8 @@ def test_the_search_space_is_edited_as_rows_and_as_json_and_sampled(server, open
     page.get_by_role("button", name="Add a parameter").click()
     expect(page.get_by_role("group", name="Parameter parameter_3").get_by_label("name")).to_be_focused()
     nested = '{"opt": {"_type": "choice", "_value": [{"_name": "sgd", "m": {"_type": "uniform", "_value": [0, 1]}}]}}'
+    expect(page.get_by_label("The same as JSON")).to_be_hidden()
+    page.get_by_text("Show as JSON").click()
     page.get_by_label("The same as JSON").fill(nested)
     page.get_by_label("The same as JSON").blur()
     options = page.get_by_role("group", name="Parameter opt").get_by_label("parameters of their own")
@@ -487,16 +489,43 @@ def test_each_platform_has_a_form_made_of_its_config_models(server, open_page) -
     expect(choice).to_be_enabled()
     choice.select_option("slurm")
     expect(text).to_have_value(re.compile(r"trainingService:\n  platform: slurm\n"))
-    page.get_by_label("workingFolder", exact=True).fill("/home/ada/nniweb")
-    page.get_by_label("workingFolder", exact=True).press("Tab")
+    page.get_by_label("Working folder", exact=True).fill("/home/ada/nniweb")
+    page.get_by_label("Working folder", exact=True).press("Tab")
     expect(text).to_have_value(re.compile(r"\n  workingFolder: /home/ada/nniweb\n"))
-    page.get_by_label("requeue", exact=True).select_option("true")
+    page.get_by_label("Requeue", exact=True).select_option("true")
     expect(text).to_have_value(re.compile(r"\n  requeue: true\n"))
-    page.get_by_label("trialCpuNumber", exact=True).fill("8")
-    page.get_by_label("trialCpuNumber", exact=True).press("Tab")
+    page.get_by_label("Trial CPU number", exact=True).fill("8")
+    page.get_by_label("Trial CPU number", exact=True).press("Tab")
     expect(text).to_have_value(re.compile(r"\n  trialCpuNumber: 8\n"))
     text.fill((text.input_value()).replace("requeue: true", "requeue: false"))
-    expect(page.get_by_label("requeue", exact=True)).to_have_value("false")
+    expect(page.get_by_label("Requeue", exact=True)).to_have_value("false")
+    page.get_by_role("button", name="Add login node").click()
+    expect(page.get_by_label("Host", exact=True)).to_be_focused()
+    page.get_by_label("Host", exact=True).fill("login")
+    page.get_by_label("Host", exact=True).press("Tab")
+    expect(text).to_have_value(re.compile(r"\n  loginNode:.*host: login", re.DOTALL))
     choice.select_option("local")
-    expect(page.get_by_label("workingFolder", exact=True)).to_have_count(0)
+    expect(page.get_by_label("Working folder", exact=True)).to_have_count(0)
     expect(text).not_to_have_value(re.compile("workingFolder"))
+
+
+def test_a_folder_that_is_chosen_brings_its_own_experiment_file(server, open_page, tmp_path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "config.yml").write_text(
+        "experimentName: of the folder\ntrialCommand: python3 fit.py\ntrialConcurrency: 1\n"
+        "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntuner: {name: Random}\n"
+        "trainingService: {platform: local}\n")
+    (folder / "fit.py").write_text("import nni\nnni.get_next_parameter()\n")
+    page = open_page(server, "/new/")
+    page.get_by_label("from this computer").check()
+    page.get_by_label("a folder", exact=True).set_input_files(folder)
+    offers = page.get_by_role("list", name="Found in the folder").get_by_role("listitem")
+    expect(offers).to_have_count(2)
+    page.get_by_role("button", name="Use it: config.yml").click()
+    expect(editor(page)).to_have_value(re.compile("of the folder"))
+    page.mouse.wheel(0, 2000)
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_in_viewport()
+    page.get_by_role("link", name="Field by field").click()
+    page.get_by_role("button", name="Use it as the command: fit.py").click()
+    expect(editor(page)).to_have_value(re.compile("trialCommand: python3 fit.py"))

@@ -38,7 +38,7 @@ def test_a_webhook_is_set_up_tested_and_removed(server: RunningServer, open_page
     page = open_page(server, "/notifications/")
     page.get_by_label("Address").fill(f"{receiver.address}/hook")
     page.get_by_label("Name").fill("my hook")
-    page.get_by_role("button", name="Set it up").click()
+    page.get_by_role("button", name="Create notification").click()
     secret = page.locator("#secret")
     expect(secret).to_be_visible()
     key = secret.inner_text()
@@ -72,9 +72,9 @@ def test_what_is_wrong_with_an_address_is_said(server: RunningServer, open_page:
     page = open_page(server, "/notifications/")
     page.allow("status of 400")
     page.get_by_label("Address").fill("https://user:pass@hook.example/")
-    page.get_by_role("button", name="Set it up").click()
+    page.get_by_role("button", name="Create notification").click()
     expect(page.locator("#action-error")).to_contain_text("must not contain a user name or a password")
-    page.get_by_role("button", name="Set it up").click()
+    page.get_by_role("button", name="Create notification").click()
     expect(page.locator("#action-error")).to_be_visible()
 
 

@@ -45,9 +45,9 @@ Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=100)
 
 
 def shown(option: Any) -> dict[str, Any]:
-    """What the tests look at: names and lower ends of the axes, and how many trials a series has."""
+    """What the tests look at: lower ends of the axes, and how many trials a series has."""
     axes = option.get("parallelAxis") or []
-    return {"axes": [axis["name"] for axis in axes], "lowest": [axis["min"] for axis in axes],
+    return {"lowest": [axis["min"] for axis in axes],
             "counts": {series["name"]: len(series["data"]) for series in option["series"]}}
 
 
@@ -72,10 +72,14 @@ def experiment(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) 
 def test_the_parameters_are_drawn_with_a_place_for_what_is_not_used(
         server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/")
-    page.get_by_role("link", name="Hyper-parameters").click()
-    option = wait_for_chosen(page, 40)
-    assert option["axes"] == ["lr", "units", "layer", "kernel (Conv)", "result"]
-    assert [low < 0 for low in option["lowest"]] == [False, False, False, True, False]
+    page.get_by_role("navigation", name="Parts of this experiment").get_by_role("link", name="Hyper-parameters").click()
+    wait_for_chosen(page, 40)
+    heads = page.locator(".axis-head")
+    expect(heads).to_have_count(5)
+    assert {*heads.locator("[aria-hidden]").all_inner_texts()} == {"lr", "units", "layer", "kernel (Conv)"}
+    expect(heads.last).to_have_text("result")
+    option = wait_for(page, "#parallel-chart", lambda now: len(now["lowest"]) == 5)
+    assert [low < 0 for low in option["lowest"]].count(True) == 1, "the axis of what not all trials have"
     expect(page.locator("#chosen tbody tr")).to_have_count(10)
     expect(page.locator("#chosen-note")).to_have_text("All 40; the best 10:")
     expect(page.locator("#parallel-chart")).to_have_attribute("aria-label", re.compile("40 trials across 4 parameters"))
@@ -100,10 +104,10 @@ def test_the_top_and_a_range_choose_trials_and_stand_in_the_address(
     page.get_by_role("combobox", name="Trials").select_option("100")
     # drawn with the mouse: the upper half of the axis of lr
     box = page.locator("#parallel-chart canvas").bounding_box()
-    page.mouse.move(box["x"] + 44, box["y"] + 60)
+    page.mouse.move(box["x"] + 60, box["y"] + 60)
     page.mouse.down()
-    page.mouse.move(box["x"] + 44, box["y"] + 130, steps=4)
-    page.mouse.move(box["x"] + 44, box["y"] + 200, steps=4)
+    page.mouse.move(box["x"] + 60, box["y"] + 130, steps=4)
+    page.mouse.move(box["x"] + 60, box["y"] + 200, steps=4)
     page.mouse.up()
     now = wait_for(page, "#parallel-chart", lambda now: 0 < now["counts"]["chosen"] < 40)
     expect(page.page).to_have_url(re.compile(r"\?range=lr%3A[\d.e-]+%7E[\d.e-]+$"))
@@ -149,21 +153,21 @@ def test_axes_the_scale_and_the_contours_pair_are_choices_of_the_address(
         server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/parameters/?x=units&y=lr", dark=True)
     wait_for_chosen(page, 40)
-    expect(page.get_by_role("combobox", name="across")).to_have_value("units")
+    expect(page.get_by_role("combobox", name="x", exact=True)).to_have_value("units")
     wait_for(page, "#contour-chart", lambda now: now["counts"]["trials"] == 40)
-    page.get_by_role("combobox", name="across").select_option("layer.Conv.kernel")
+    page.get_by_role("combobox", name="x", exact=True).select_option("layer.Conv.kernel")
     wait_for(page, "#contour-chart", lambda now: now["counts"]["trials"] == 20)
     expect(page.locator("#contour-note")).to_have_text("20 of the 40 trials have both.")
     expect(page.page).to_have_url(re.compile("x=layer.Conv.kernel&|x=layer.Conv.kernel$"))
     page.get_by_text("Axes", exact=True).click()
     page.get_by_role("group", name="Parameters that have an axis").get_by_label("units").uncheck()
-    wait_for(page, "#parallel-chart", lambda now: len(now["axes"]) == 4)
-    page.get_by_label("logarithmic result").check()
+    wait_for(page, "#parallel-chart", lambda now: len(now["lowest"]) == 4)
+    page.get_by_label("log result").check()
     expect(page.page).to_have_url(re.compile("log=1"))
     page.reload()
-    wait_for(page, "#parallel-chart", lambda now: len(now["axes"]) == 4 and now["counts"]["chosen"] == 40)
-    expect(page.get_by_label("logarithmic result")).to_be_checked()
-    expect(page.get_by_role("combobox", name="up")).to_have_value("lr")
+    wait_for(page, "#parallel-chart", lambda now: len(now["lowest"]) == 4 and now["counts"]["chosen"] == 40)
+    expect(page.get_by_label("log result")).to_be_checked()
+    expect(page.get_by_role("combobox", name="y", exact=True)).to_have_value("lr")
 
 
 @pytest.mark.slow
@@ -175,7 +179,7 @@ def test_the_first_results_appear_by_themselves(server: RunningServer, open_page
     page.evaluate("window.markOfTheTest = true")
     trials.tell(0, "final 0.25", "end")
     wait_for_chosen(page, 1)
-    expect(page.get_by_text("What matters is told from 10 results on; there is 1 so far.")).to_be_visible()
+    expect(page.get_by_text("Importance needs at least 10 results; there is 1 so far.")).to_be_visible()
     trials.tell(1, "final 0.75", "end")
     wait_for_chosen(page, 2)
     expect(page.locator("#chosen tbody tr").first).to_contain_text("0.75")

@@ -88,7 +88,7 @@ def test_a_row_of_the_table_is_a_proposal_and_opens(server: RunningServer, open_
 def test_the_overview_ranks_and_draws_means(server: RunningServer, open_page: Callable[..., Any]) -> None:
     experiment = server.manage("shell", "-c", FILL).stdout.split()[-1]
     page = open_page(server, f"/experiments/{experiment}/")
-    expect(page.locator(".tiles [data-cell=best]")).to_have_text("1.4 ± 0.3 (3)")
+    expect(page.locator("#head [data-cell=best]")).to_have_text("1.4 ± 0.3 (3)")
     expect(page.locator("#top-trials [data-cell=number]")).to_have_text(["4", "0"])
     expect(page.locator("#top-trials [data-cell=mean]")).to_have_text(["1.4 ± 0.3 (3)", "2.5 ± 0.3 (3)"])
     expect(page.locator("#result-chart canvas")).to_be_visible()

@@ -89,7 +89,7 @@ def test_a_tensorboard_of_chosen_trials_is_shown_without_an_origin_and_stopped(
         server: RunningServer, open_page: Any, launch: Any) -> None:
     experiment, rows = launch(WRITES, 2)
     page = open_page(server, f"/experiments/{experiment}/trials/")
-    page.get_by_label("Choose all of this page").check()
+    page.get_by_label("Select all of this page").check()
     with page.context.expect_page() as opened:
         page.get_by_role("button", name="TensorBoard", exact=True).click()
     tab = opened.value

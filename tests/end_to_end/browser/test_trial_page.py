@@ -96,13 +96,13 @@ def test_the_metric_is_drawn_and_its_axis_stands_in_the_address(server: RunningS
     page = open_trial(server, open_page, trials)
     chart = page.locator("#metric-chart")
     expect(chart).to_have_attribute("aria-label", "2 intermediate results, from 0.25 to 0.75, the latest 0.75")
-    page.get_by_label("logarithmic").check()
+    page.get_by_label("log y").check()
     page.wait_for_url("**/?log=1")
     page.reload()
-    expect(page.get_by_label("logarithmic")).to_be_checked()
+    expect(page.get_by_label("log y")).to_be_checked()
     trials.tell(0, "metric 1.5")
     expect(chart).to_have_attribute("aria-label", "3 intermediate results, from 0.25 to 1.5, the latest 1.5")
-    page.get_by_label("logarithmic").uncheck()
+    page.get_by_label("log y").uncheck()
     page.wait_for_url(lambda address: "log" not in address)
     assert_fits_on_a_phone(page)
 
@@ -220,7 +220,7 @@ def test_tags_and_the_way_to_the_neighbours(server: RunningServer, open_page: An
     page, onlooker = (open_trial(server, open_page, trials) for _ in range(2))
     page.get_by_role("button", name="Put a tag on this trial").click()
     page.keyboard.type("keep")
-    page.get_by_role("button", name="Add").click()
+    page.get_by_role("button", name="Add", exact=True).click()
     expect(onlooker.locator(".tag")).to_have_text(re.compile("keep"))
     onlooker.get_by_role("button", name="Take the tag keep off this trial").click()
     expect(page.locator(".tag")).to_have_count(0)
@@ -232,6 +232,34 @@ def test_tags_and_the_way_to_the_neighbours(server: RunningServer, open_page: An
 
 
 @pytest.mark.slow
+def test_notes_are_written_and_drawn_on_the_trial_and_on_its_experiment(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "final 0.5", "end")
+    for page in (open_trial(server, open_page, trials), open_page(server, f"/experiments/{trials.experiment}/")):
+        notes = page.locator("#notes")
+        notes.get_by_role("button", name="Add notes").click()
+        field = notes.get_by_label("Notes in Markdown")
+        expect(field).to_be_focused()
+        field.fill("A **large** rate\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<script>window.harmed = 1</script>")
+        field.press("Control+Enter")
+        expect(notes.locator(".written strong")).to_have_text("large")
+        expect(notes.locator(".written td")).to_have_text(["1", "2"])
+        assert page.evaluate("window.harmed") is None
+        edit = notes.get_by_role("button", name="Edit")
+        expect(edit).to_be_focused()
+        edit.click()
+        field.fill("something else")
+        field.press("Escape")
+        expect(notes.locator(".written strong")).to_have_text("large")
+        edit.click()
+        expect(field).to_have_value(re.compile(r"^A \*\*large"))
+        field.fill("")
+        notes.get_by_role("button", name="Save").click()
+        expect(notes.get_by_role("button", name="Add notes")).to_be_visible()
+        assert_fits_on_a_phone(page)
+
+
 def test_a_second_attempt_takes_the_place_of_the_first_which_can_still_be_seen(
         server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     # the orders of a trial are read anew by each of its attempts
@@ -296,7 +324,7 @@ def test_pages_that_were_open_while_the_server_was_away_catch_up(make_server: An
     expect(trial.locator("#live")).to_have_text("● live")
     expect(listed.locator("[data-cell=trials]")).to_have_text("1 / 2", timeout=60_000)
     expect(listed.locator("[data-cell=best]")).to_have_text("0.75")
-    running = clusters.locator("tbody tr td[data-label=Running]")
+    running = clusters.locator("article.card [data-fact=running]")
     expect(running).to_have_text("1", timeout=60_000)  # the next one
     trials.tell(1, "final 0.5", "end")
     expect(running).to_have_text("0", timeout=60_000)

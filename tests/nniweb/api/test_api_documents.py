@@ -39,5 +39,7 @@ def test_what_is_said_of_an_experiment_and_a_trial_is_what_the_schema_says(
     fits(found["progress"], ProgressSerializer)
     for one in (trial, bare):
         document = api.get(f"/api/v1/trials/{one.public_id}/").json()
+        assert list(document) == [*TrialSerializer().fields, "advice", "notes"]
         document.pop("advice")
+        assert document.pop("notes") == ""
         fits(document, TrialSerializer)

@@ -184,7 +184,7 @@ def test_a_command_that_is_refused_says_why_and_ends_with_1(client: Client, toke
     assert (status, out) == (1, "")
     assert "There is no failed trial" in err
     status, _, err = command(client, token, tmp_path, "experiments", "show", "zzz")
-    assert (status, err.startswith("There is no experiment whose id begins with 'zzz'")) == (1, True)
+    assert (status, err.startswith('There is no experiment whose id begins with "zzz"')) == (1, True)
     status, _, err = command(client, "nniweb_wrong", tmp_path, "experiments", "list")
     assert (status, err.startswith("This token is not valid.")) == (1, True)
 

@@ -64,7 +64,8 @@ def test_results_are_imported_from_a_file(experiment, tmp_path) -> None:
     assert run("import", "abc", "--filename", file) == "1 result was imported for the tuner of mice (abc123abc123).\n"
     event = TunerEvent.objects.get(experiment=experiment).data
     assert (event["number"], event["parameters"], event["value"]) == (None, {"x": 0.5}, 0.25)
-    for text, words in (("[{]", "is not JSON"), ('[{"value": 1}]', "results[0].parameter: Must be an object"),
+    for text, words in (("[{]", "is not JSON: line 1, column 3: the name"),
+                        ('[{"value": 1}]', "results[0].parameter: Must be an object"),
                         ("{}", "Give a list of results")):
         file.write_text(text)
         with pytest.raises(CommandError, match=re.escape(words)):
@@ -91,7 +92,7 @@ def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment
     assert "mice" in run("show", "abc1")
     with pytest.raises(CommandError, match="Several ids"):
         run("show", "ab")
-    with pytest.raises(CommandError, match="no experiment whose id begins with 'x'"):
+    with pytest.raises(CommandError, match='no experiment whose id begins with "x"'):
         run("show", "x")
 
 

@@ -16,6 +16,8 @@ from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.launch.launch_shell import with_shell
 from nniweb.experiments.models import Cluster, Experiment, User, Worker
 from nniweb.management.following import Follower
+from nniweb.process.process_identity import host_name
+from nniweb.tuning.custom_algorithms.module_search import module_folders
 from tests.fakes.python_environments import make_environment, shell_with
 from trainingservice.local.shell import shell_variables
 
@@ -60,7 +62,7 @@ def test_the_owner_can_be_named(config, admin) -> None:
     User.objects.create_superuser("other", role="admin")
     run(config, "--user", "other")
     assert Experiment.objects.get().owner.username == "other"
-    with pytest.raises(CommandError, match="no user named 'nobody'"):
+    with pytest.raises(CommandError, match='no user named "nobody"'):
         run(config, "--user", "nobody")
 
 
@@ -270,7 +272,7 @@ def test_a_platform_that_only_the_shell_knows_is_refused_with_how_to_give_it_to_
     with pytest.raises(CommandError) as refused:
         run(config)
     assert str(refused.value) == (
-        f"{config}: trainingService.platform: The running server does not have the platform 'scripted'. It is known "
+        f"{config}: trainingService.platform: The running server does not have the platform \"scripted\". It is known "
         "only where this launch was checked. Install its package in the Python environment of the server, or start the "
         f"server with NNIWEB_EXTRA_PLATFORMS=scripted={target}. Then restart the server.")
     assert not Experiment.objects.exists()
@@ -291,5 +293,62 @@ def test_a_platform_under_nnis_name_is_asked_of_the_workers_under_its_own(config
     config.write_text(CONFIG.replace("platform: local, reuseMode: true", (
         'platform: pai, host: "127.0.0.1:9", username: u, token: t, dockerImage: i')))
     worker_that_knows(["local"])
-    with pytest.raises(CommandError, match="does not have the platform 'openpai'"):
+    with pytest.raises(CommandError, match='does not have the platform "openpai"'):
         run(config)
+
+
+@pytest.fixture
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tuner that is registered, and whose module is in a folder of this shell's."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "tuner_of_this_shell.py").write_text(
+        "class Mine:\n    def generate_parameters(self, parameter_id, **kwargs):\n        return {'x': 0}\n")
+    monkeypatch.setenv("NNI_CONFIG_DIR", str(tmp_path / "nni"))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    (tmp_path / "meta.yml").write_text(
+        "algoType: tuner\nbuiltinName: mine\nclassName: tuner_of_this_shell.Mine\n")
+    call_command("algo", "register", str(tmp_path / "meta.yml"), stdout=io.StringIO())
+    return folder
+
+
+def worker_that_finds(folders: list[str] | None, host: str = "") -> None:
+    Worker.objects.all().delete()
+    now = timezone.now()
+    Worker.objects.create(id="one", host=host or host_name(), pid=1, started_at=now,
+                          heard_at=now + timedelta(hours=1), module_folders=folders)
+
+
+def test_a_registered_algorithm_that_only_the_shell_finds_is_refused_with_what_to_do(
+        config: Path, admin: User, registered: Path) -> None:
+    config.write_text(CONFIG.replace("Random", "mine"))
+    server = [folder for folder in module_folders() if folder != str(registered)]
+    worker_that_finds(server)
+    with pytest.raises(CommandError) as refused:
+        run(config)
+    assert str(refused.value) == (
+        f"{config}: tuner.name: The running server does not find the module tuner_of_this_shell of mine, which is "
+        "registered with the class tuner_of_this_shell.Mine. It is known only where this launch was checked. Install "
+        "it in the Python environment of the server, or start the server with the module's folder in PYTHONPATH.")
+    assert not Experiment.objects.exists()
+    worker_that_finds([*server, str(registered)])
+    run(config)
+    assert Experiment.objects.get().tuner["class_name"] == "tuner_of_this_shell.Mine"
+
+
+def test_a_class_of_no_folder_that_only_the_shell_finds_is_refused_too(config: Path, admin: User, registered: Path
+                                                                       ) -> None:
+    config.write_text(CONFIG.replace("name: Random", "className: tuner_of_this_shell.Mine"))
+    worker_that_finds([])
+    with pytest.raises(CommandError, match=r"tuner.className: The running server does not find the module "
+                                           r"tuner_of_this_shell of tuner_of_this_shell.Mine. It is known only"):
+        run(config)
+
+
+@pytest.mark.parametrize(("folders", "host"), [(None, ""), ([], "another")])
+def test_a_worker_elsewhere_and_one_that_does_not_say_what_it_finds_are_no_obstacle(
+        config: Path, admin: User, registered: Path, folders: list[str] | None, host: str) -> None:
+    config.write_text(CONFIG.replace("Random", "mine"))
+    worker_that_finds(folders, host)
+    run(config)
+    assert Experiment.objects.exists()

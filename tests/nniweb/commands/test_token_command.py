@@ -20,6 +20,6 @@ def test_a_token_is_printed_and_nothing_else(admin) -> None:
 
 
 def test_an_unknown_user_gets_a_sentence_with_the_known_ones(admin) -> None:
-    with pytest.raises(CommandError, match="no user named 'adam'.*ada") as caught:
+    with pytest.raises(CommandError, match='no user named "adam".*ada') as caught:
         call_command("token", "adam")
     assert caught.value.returncode == 1

@@ -171,7 +171,7 @@ def test_one_of_the_two_forms_of_the_search_space_is_needed(v2: dict, errors_of:
 def test_a_relative_path_needs_a_folder_to_start_from(v2: dict, errors_of: Callable) -> None:
     errors = errors_of(v2, base_directory=None)
     assert [error.field for error in errors] == ["searchSpaceFile", "trialCodeDirectory"]
-    assert all("base directory" in error.message for error in errors)
+    assert all("choose the code folder" in error.message for error in errors)
 
 
 def test_all_errors_are_told_at_once_in_the_order_of_the_file(errors_of: Callable) -> None:

@@ -64,7 +64,7 @@ def test_a_wrong_one_is_refused_at_its_place_in_the_file(tmp_path: Path, lines: 
     ({"constraints": ["x < 1"] * 51}, "constraints"),
     ({"outcomeConstraints": ["latency"] * 51}, "outcomeConstraints"),
     ({"outcomeConstraints": ["latency <= 20 ms"]},
-     "outcomeConstraints[0]: character 15 (ms): 'ms' is not expected here"),
+     'outcomeConstraints[0]: character 15 (ms): "ms" is not expected here'),
     ({"outcomeConstraints": ["latency <= 20"], "multiPhase": True}, "outcomeConstraints: excludes multiPhase"),
     ({"constraints": ["x < 1"], "multiPhase": True, "tuner": OWN},
      "constraints: excludes multiPhase with a custom tuner"),

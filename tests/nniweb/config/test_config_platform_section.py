@@ -83,7 +83,7 @@ def test_a_stored_section_is_whole_again_with_its_secrets(folder: Path, farm_v2:
 
 
 def test_a_stored_section_of_a_platform_that_is_gone_is_an_error() -> None:
-    with pytest.raises(ConfigInvalid, match="no platform named 'gone'"):
+    with pytest.raises(ConfigInvalid, match='no platform named "gone"'):
         parse_stored_section({"platform": "gone"}, {})
 
 

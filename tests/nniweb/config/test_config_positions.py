@@ -61,7 +61,7 @@ def test_keys_are_text_whatever_they_look_like() -> None:
     ("? [a]\n: 1", 1, 3, "key"),
     ("- a", 1, 1, "mapping"),
     ("just text", 1, 1, "mapping"),
-    ('a: "\\0"', 1, 4, "NUL"),
+    ('a: "\\0"', 1, 4, "U+0000"),
     ('a: "\\ud800"', 1, 4, "surrogate"),
     ("a: b\x07c", 1, 5, "character"),
     ("a: 1\n---\nb: 2", 2, 1, "document"),

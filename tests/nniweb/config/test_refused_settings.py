@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.fields.description import inner_models
+from nniweb.experiments.config.parsing import parse_experiment_config
 from nniweb.experiments.config.platform_section import parse_stored_section
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.errors import InvalidMetadata
@@ -24,11 +26,14 @@ from trainingservice.remote.service import RemoteTrainingService
 
 T = TypeVar("T", bound=Exception)
 WRONG: list[Any] = [5, -1, 5.5, True, "", "x y", "{host}", "99999999999999999999", [], [5], [None], [[]], {}, {"a": 5},
-                    {"a": None}, {"": {"a": []}}, None]
+                    {"a": None}, {"": {"a": []}}, None, False, "it's", "'a'", ["x"], 1e400]
 #: Of pydantic's messages, and of a validator that failed.
 PYDANTICS = re.compile(r"(?i)input should|should have|should match|validation error|value error|assertion failed|type=|"
                        r"valid (string|integer|number|boolean|list|dictionary|tuple|date|url)|unable to parse|"
                        r"field required|extra inputs|errors\.pydantic|^input |cannot be checked", re.MULTILINE)
+#: Values as Python writes them: 'a', None, b'a', <class 'int'>, [5], {5: 6}.
+PYTHONS = re.compile(r"(?<!\w)b?'[^']*'(?!\w)|(?<!\w)(None|True|False|inf|nan)(?!\w)|<class|<\w+\.|object at 0x|"
+                     r"\[None|\[5|\{'")
 KEY = "SHA256:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg"
 
 
@@ -59,7 +64,8 @@ def refusal(call: Callable[[], object], kind: type[T]) -> T | None:
 
 
 def is_a_sentence(said: str) -> bool:
-    return bool(re.match(r"\S.*\S", said)) and not PYDANTICS.search(said)
+    own = said.replace("'a'", "").replace("None, Running or All", "")  # a wrong value, and words of Kubernetes
+    return bool(re.match(r"\S.*\S", said)) and not PYDANTICS.search(said) and not PYTHONS.search(own)
 
 
 @pytest.mark.parametrize("name", platform_names())
@@ -79,6 +85,37 @@ def test_a_wrong_value_in_a_platforms_section_is_told_in_a_sentence(name: str) -
                                    ValidationError)
                 assert [said for _, said in (refusals(in_model) if in_model else ()) if not is_a_sentence(said)] == []
     assert refused > 20
+
+
+@pytest.mark.parametrize("field", sorted({path[0] for path in fields_of(ExperimentDocument)}))
+def test_a_wrong_value_in_a_file_is_told_in_a_sentence_without_pythons_form_of_it(field: str, tmp_path: Path) -> None:
+    (tmp_path / "space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    whole = {"trialCommand": "true", "trialConcurrency": 1, "searchSpaceFile": "space.json",
+             "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}
+    refused = 0
+    for path in (path for path in fields_of(ExperimentDocument) if path[0] == field):
+        for value in (*WRONG, b"raw", {5: 6}, (5,), {"x"}):
+            document = {**whole, **document_of(path, value)}
+            found = refusal(lambda document=document: parse_experiment_config(document, tmp_path), ConfigInvalid)
+            refused += found is not None
+            bad = [error for error in (found.errors if found else ()) if not is_a_sentence(error.message)]
+            assert bad == [], document
+    assert refused > 3
+
+
+WRONG_PARAMETERS: list[Any] = [
+    5, True, None, "", "a", "it's", [], {}, [None], {"_type": None}, {"_type": "uniform"},
+    {"_type": "choice", "_value": [None, True, [5]]}, {"_type": ["x"], "_value": [1]},
+    {"_type": "choice", "_value": []}, {"_type": "uniform", "_value": [None, "x"]},
+    {"_type": "randint", "_value": [True, 5]}, {"_type": "quniform", "_value": ["a", "b", "c"]}]
+
+
+@pytest.mark.parametrize("value", WRONG_PARAMETERS)
+def test_a_wrong_parameter_of_a_search_space_is_told_without_pythons_form_of_it(value: object, tmp_path: Path) -> None:
+    whole = {"trialCommand": "true", "trialConcurrency": 1, "searchSpace": {"x": value}, "tuner": {"name": "TPE"},
+             "trainingService": {"platform": "local"}}
+    found = refusal(lambda: parse_experiment_config(whole, tmp_path), ConfigInvalid)
+    assert [error for error in (found.errors if found else ()) if not is_a_sentence(error.message)] == []
 
 
 @pytest.mark.parametrize("name", platform_names())

@@ -70,7 +70,31 @@ def test_each_gpu_is_drawn_and_said(page: Page, cluster: Cluster, make_attempt: 
 def test_a_machine_that_cannot_be_used_is_counted(page: Page, cluster: Cluster) -> None:
     add_machine(cluster, "good", [])
     add_machine(cluster, "bad", [], healthy=False, message="no disk")
-    assert "1 of 2</span>" in page("/clusters/")
+    html = page("/clusters/")
+    assert "1 of 2</span>" in html
+    assert "no disk" in html, "the card names the machine"
+
+
+def test_a_card_has_bars_for_gpus_and_their_memory_and_says_whose_trials_run(
+        page: Page, cluster: Cluster, make_attempt: MakeAttempt) -> None:
+    add_machine(cluster, "box", [gpu(0, memory_used=3 * 1024**3, memory_total=4 * 1024**3),
+                                 gpu(1, memory_used=0, memory_total=4 * 1024**3)])
+    experiment = Experiment.objects.get()
+    hold(make_attempt(experiment, status="RUNNING"), "box", 0)
+    html = page("/clusters/")
+    assert '<progress max="2" value="1" aria-label="GPUs held">' in html
+    assert '<progress max="100" value="50" aria-label="GPUs busy">' in html
+    assert "3.0 GB of 8.0 GB" in html
+    assert f'data-fact="owners">{experiment.owner or "nobody"} 1</dd>' in html
+
+
+@pytest.mark.parametrize(("ok", "folded"), [(True, True), (False, False)])
+def test_a_test_that_passed_is_one_line_with_its_age(page: Page, cluster: Cluster, ok: bool, folded: bool) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(health="good", rehearsed_at=timezone.now(), rehearsal=[
+        {"check": "connection", "ok": ok, "message": "It is so.", "machine": "", "temporary": False}])
+    html = page(f"/clusters/{cluster.public_id}/")
+    assert ('<details class="passed">' in html) == folded
+    assert "<time data-relative" in html
 
 
 def test_the_list_says_why_most_trials_wait(page: Page, cluster: Cluster, make_attempt: MakeAttempt) -> None:
@@ -94,10 +118,10 @@ def test_why_others_wait_is_not_told(cluster: Cluster, make_attempt: MakeAttempt
 
 def test_the_last_rehearsal_stays_on_the_page(page: Page, cluster: Cluster, admin: User) -> None:
     address = f"/clusters/{cluster.public_id}/"
-    assert "Not rehearsed yet" in page(address)
+    assert "Not tested yet" in page(address)
     findings = rehearse(cluster, admin)
     html = page(address)
-    assert "Last rehearsed" in html
+    assert ("Last tested" in html) != ("Test passed" in html)
     assert findings
     for finding in findings:
         assert escape(finding.message) in html
@@ -124,7 +148,7 @@ def test_it_is_said_whose_trials_a_cluster_takes(page: Page, vera: User) -> None
                 ("gone", {"platform": "no such one"}, "everybody")):
             cluster = Cluster.objects.create(name=name, **fields)
             assert f"<dd>{people}</dd>" in page(f"/clusters/{cluster.public_id}/"), name
-            assert f'data-label="For">{people}</td>' in page("/clusters/"), name
+            assert f'data-fact="access">{people}</dd>' in page("/clusters/"), name
             cluster.delete()
     finally:
         platforms.unregister("pinned")

@@ -1,13 +1,14 @@
 """What an experiment's pages say before any script runs: its best trial on every tab, where its code came from."""
 
 from collections.abc import Callable
+from socket import gethostname
 
 import pytest
 from django.urls import reverse
 from django.utils import timezone
 
 from nniweb.dashboard.experiment_tabs.head import TABS
-from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent
+from nniweb.experiments.models import Attempt, Cluster, Experiment, ExperimentEvent, Worker
 
 Make = Callable[..., Experiment]
 MakeAttempt = Callable[..., Attempt]
@@ -22,7 +23,8 @@ def test_every_tab_names_the_best_trial(page: Page, make_attempt: MakeAttempt, t
     make_attempt(experiment, status="SUCCEEDED", final_number=0.25)  # the best: the least
     make_attempt(experiment, status="FAILED", final_number=0.1)
     html = page(reverse(tab, args=[experiment.public_id]))
-    assert 'data-cell="best_trial">trial 1</dd>' in html
+    trial = experiment.trials.get(sequence_id=1).public_id
+    assert f'<a data-cell="best" title="0.25" href="/trials/{trial}/">0.25</a>' in html
 
 
 @pytest.mark.parametrize("tab", ["experiment", "experiment-config"])
@@ -55,7 +57,7 @@ def test_numbers_of_the_best_trials_are_on_the_right_and_words_on_the_left(page:
         "rate": {"_type": "uniform", "_value": [0, 1]}, "size": {"_type": "choice", "_value": [8, 16]},
         "title": {"_type": "choice", "_value": ["a", "b"]}})  # in the order in which PostgreSQL keeps names, too
     html = page(f"/experiments/{experiment.public_id}/")
-    assert '<th class="number">rate</th><th class="number">size</th><th>title</th>' in html
+    assert '<th class="breaks number">rate</th><th class="breaks number">size</th><th class="breaks">title</th>' in html
 
 
 def test_a_status_among_the_events_has_its_colour_and_other_kinds_have_none(page: Page, make_experiment: Make) -> None:
@@ -82,3 +84,18 @@ def test_events_come_in_pages_that_keep_the_filter(page: Page, make_experiment: 
     assert [text in second for text in changes] == [False, False, True, True]
     assert "at last" not in first + second
     assert 'rel="prev" href="?kind=changed&amp;page=1"' in second
+
+
+def test_a_cluster_whose_machines_are_all_away_is_said_on_the_page_with_what_the_check_found(
+        page: Page, make_experiment: Make) -> None:
+    found = "The check before the launch: Every machine refuses connections (127.0.0.1)."
+    experiment = make_experiment(notes=[found])
+    Cluster.objects.filter(pk=experiment.cluster_id).update(
+        health="away", message="Every machine refuses connections.", reason="every_machine")
+    Worker.objects.create(id="w", host=gethostname(), pid=1, started_at=timezone.now(), heard_at=timezone.now())
+    address = f"/experiments/{experiment.public_id}/"
+    assert "refuses connections" in page(address)
+    assert found in page(f"{address}config/")
+    cluster = page(f"/clusters/{experiment.cluster.public_id}/")
+    assert "away" in cluster
+    assert "Every machine refuses connections." in cluster

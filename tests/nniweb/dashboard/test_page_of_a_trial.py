@@ -166,7 +166,8 @@ def test_code_that_was_packed_is_mended_by_a_new_experiment(page: Page, make_att
 
 
 @pytest.mark.parametrize(("status", "words"), [
-    ("UNKNOWN", "No result is lost yet"), ("SYS_CANCELED", "Run the trial again"), ("EARLY_STOPPED", "The assessor")])
+    ("UNKNOWN", "No result is lost yet"), ("SYS_CANCELED", "Run the trial again"),
+    ("EARLY_STOPPED", "Stopped early. The assessor")])
 def test_other_ends_say_what_they_mean(make_attempt: MakeAttempt, status, words) -> None:
     assert words in first_advice(make_attempt(status=status).trial)[0]
 

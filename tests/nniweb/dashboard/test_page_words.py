@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nniweb.dashboard.trial_report import without_terminal_codes
-from nniweb.dashboard.words import digits, digits_apart, duration, outcome, parameter
+from nniweb.dashboard.words import breaking, digits, digits_apart, duration, outcome, parameter
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "static" / "js"
 NUMBERS = [0, 1, -3, 12345, 0.5, 0.123456, 1 / 3, 1234.5678, 99999.9, 123456.7, 1e-3, 0.00012345, 1.5e-9, 1e6, 2.5e12,
@@ -83,13 +83,42 @@ def test_the_outcome_is_said_where_it_is_no_plain_success(tmp_path: Path) -> Non
     assert in_node(tmp_path, "lib/formats.js", "outcome", f"{json.dumps(cases)}.map(outcome)") == said
 
 
+def test_names_may_break_between_their_parts(tmp_path: Path) -> None:
+    names = ["lr", "layer0/units", "net.encoder_1-x", "_name", "a//b", "end/", ""]
+    assert [breaking(name) for name in names] == [
+        "lr", "layer0/<wbr>units", "net.<wbr>encoder_<wbr>1-<wbr>x", "_<wbr>name", "a//<wbr>b", "end/", ""]
+    assert breaking("<b>/x") == "&lt;b&gt;/<wbr>x"
+    parts = in_node(tmp_path, "lib/names.js", "partsOf", f"{json.dumps(names)}.map(partsOf)")
+    assert ["<wbr>".join(found) for found in parts] == [breaking(name) for name in names]
+
+
+@pytest.mark.parametrize("most", [12, 16, 24])
+def test_shortened_names_are_told_apart(tmp_path: Path, most: int) -> None:
+    names = [f"encoder_block/layer{layer}/{name}" for layer in range(25)
+             for name in ("units", "dropout", "activation_function", "learning_rate")]
+    names += ["lr", "x" * 40, "x" * 41]
+    short = in_node(tmp_path, "lib/names.js", "shortNames", f"shortNames({json.dumps(names)}, {most})")
+    assert len(set(short)) == len(names)
+    assert max(map(len, short)) <= most
+    assert short[-3] == "lr", "what fits stays"
+    assert all("…" in text for text in short[:-3])
+    assert all(text.endswith(name[-2:]) for text, name in zip(short, names, strict=True))
+
+
+def test_a_name_that_cannot_be_told_apart_is_not_shortened(tmp_path: Path) -> None:
+    names = ["ab" * 20, "…" + ("ab" * 20)[-3:]]
+    short = in_node(tmp_path, "lib/names.js", "shortNames", f"shortNames({json.dumps(names)}, 8)")
+    assert len(set(short)) == 2
+    assert in_node(tmp_path, "lib/names.js", "shortNames", "shortNames([], 8)") == []
+
+
 def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: Path) -> None:
     ran = {"machine": "ada", "gpu_indices": [0, 1], "started_at": "2026-01-01T00:00:00Z", "duration": 3.2,
            "ended": True}
     runs = {**ran, "gpu_indices": None, "ended": False}
     cases = [ran, {**ran, "duration": 90.0}, runs, {**runs, "started_at": None}, {**ran, "started_at": None},
              {**ran, "machine": "", "gpu_indices": None}, {**runs, "machine": ""}]
-    assert in_node(tmp_path, "ui/no_readings.js", "noReadings", f"{json.dumps(cases)}.map(noReadings)") == [
+    assert in_node(tmp_path, "trial/no_readings.js", "noReadings", f"{json.dumps(cases)}.map(noReadings)") == [
         "It ran on ada with GPU 0, 1 for 3.2 s: too short for a reading, which is made each 10 s.",
         "It ran on ada with GPU 0, 1 for 1 min 30 s, and no reading of it has come.",
         "It runs on ada. The first reading comes about 10 s after the start.",

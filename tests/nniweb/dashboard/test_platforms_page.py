@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_a_strangers_platform_is_described_from_its_models(plug_in, member: Clie
     assert {name: (field["kind"], field["default"], field["is_required"], field["of_cluster"], field["is_inner"])
             for name, field in fields.items()} == {
         "address": ("text", None, True, True, False), "password": ("secret", None, False, True, False),
-        "door": ("json", None, False, True, False), "door.number": ("integer", 7, False, True, True),
+        "door": ("group", None, False, True, False), "door.number": ("integer", 7, False, True, True),
         "speed": ("choice", "slow", False, False, False), "share": ("number", 0.5, False, False, False),
         "polite": ("boolean", True, False, False, False)}
     assert fields["speed"]["choices"] == ["slow", "fast"]
@@ -101,7 +102,7 @@ BROKEN = {
     "import error": ("import a_library_that_is_nowhere\n", "a_library_that_is_nowhere"),
     "exception on import": ("raise RuntimeError('half finished')\n", "half finished"),
     "exit on import": ("import sys\nsys.exit(3)\n", "cannot be imported: SystemExit"),
-    "no class": ("", "has no &#x27;Platform&#x27;"),
+    "no class": ("", "has no &quot;Platform&quot;"),
     "no service": ("class Platform: ...\n", "not a subclass"),
     "missing method": (STRANGER + "Platform.__abstractmethods__ = frozenset({'run'})\n", "does not define run"),
     "wrong type": (STRANGER.replace("settings_model = Settings", "settings_model = dict"),
@@ -129,13 +130,13 @@ def test_a_broken_plug_in_harms_nobody_and_is_shown_with_its_reason(plug_in, mem
     assert "broken" not in names
     [warning] = platforms_can_be_used()
     assert (warning.id, str(warning.obj)) == ("nniweb.W001", "platform broken")
-    assert reason.replace("&#x27;", "'") in warning.msg
+    assert unescape(reason) in warning.msg
 
 
 def test_manage_check_tells_of_a_broken_platform_and_goes_on(plug_in, capsys) -> None:
     plug_in("broken", "raise RuntimeError('half finished')\n")
     call_command("check")
-    assert "(nniweb.W001) Platform 'broken'" in "".join(capsys.readouterr())
+    assert '(nniweb.W001) Platform "broken"' in "".join(capsys.readouterr())
 
 
 def test_without_broken_platforms_nothing_is_said(plug_in, member: Client) -> None:

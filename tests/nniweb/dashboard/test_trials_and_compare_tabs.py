@@ -21,7 +21,7 @@ def page(client: Client, admin: User) -> Callable[..., str]:
     client.force_login(admin)
 
     def page(experiment: Experiment, tab: str, **query: Any) -> str:
-        answer = client.get(f"/experiments/{experiment.public_id}/{tab}/", query, follow=True)
+        answer = client.get(f"/experiments/{experiment.public_id}/{tab and f'{tab}/'}", query, follow=True)
         assert answer.status_code == 200
         return answer.content.decode()
 
@@ -43,7 +43,7 @@ def rows(text: str) -> list[str]:
 
 
 def headings(text: str) -> list[str]:
-    found = re.search(r'<table class="trials".*?</thead>', text, re.DOTALL)
+    found = re.search(r'<table class="trials.*?</thead>', text.replace("<wbr>", ""), re.DOTALL)
     return re.findall(r'<th scope="col"[^>]*>(?:<a [^>]*>)?([^<]*)', found[0]) if found else []
 
 
@@ -57,6 +57,7 @@ def test_the_table_has_the_columns_and_the_order_of_its_address(page: Callable[.
     assert headings(text) == ["No.", "lr", "net.kind", "GPU"]
     assert rows(text) == ["2", "1"]
     assert re.findall(r'aria-sort="(\w+)"><a href="[^"]*">([^<]*)', text) == [("ascending", "lr")]
+    assert "net.<wbr>kind" in text, "a long name may take several lines"
     assert "wide" in text
 
 
@@ -116,9 +117,66 @@ def test_trials_are_compared_by_id_or_number_in_the_order_given(page: Callable[.
 def test_parameters_that_differ_are_marked(page: Callable[..., str], three: Experiment) -> None:
     text = page(three, "compare", trials="0,2")
     marked = {name: bool(mark) for mark, name in re.findall(
-        r'<tr( class="differs")?><th scope="row">([\w.]+)', text)}
+        r'<tr( class="differs")?><th scope="row">([\w.]+)', text.replace("<wbr>", ""))}
     assert marked == {"lr": True, "net.kind": False, "net.size": False}
     assert 'class="compare only-differing"' in page(three, "compare", trials="0,2", only="differing")
+
+
+def wide(make_experiment: Callable[..., Experiment], make_attempt: Make, count: int) -> Experiment:
+    """Two trials of an experiment with so many parameters: every tenth differs."""
+    names = [f"layer{number}/units" for number in range(count)]
+    experiment = make_experiment(search_space={
+        name: {"_type": "choice", "_value": [0, 1]} for name in names})
+    for trial in range(2):
+        attempt = make_attempt(experiment, status="SUCCEEDED", final_number=float(trial))
+        attempt.trial.parameter_sets.update(value={
+            name: trial if number % 10 == 9 else 0 for number, name in enumerate(names)})
+    return experiment
+
+
+def test_each_of_many_parameters_has_a_column_behind_all_others(
+        page: Callable[..., str], make_experiment: Callable[..., Experiment], make_attempt: Make) -> None:
+    experiment = wide(make_experiment, make_attempt, 24)
+    names = [f"layer{number}/units" for number in range(24)]
+    text = page(experiment, "trials")
+    assert headings(text) == ["No.", "Status", "Result", "Latest", "Duration", "Machine", "Why", *names]
+    assert text.count('data-parameter="layer23/units"') == 3, "two rows, and the one for trials to come"
+    overview = page(experiment, "")
+    assert re.findall(r'<th class="breaks number">([^<]*)', overview.replace("<wbr>", "")) == names
+    assert 'data-cell="parameters"' not in overview
+
+
+def test_more_parameters_than_a_hundred_have_columns_when_they_are_chosen(
+        page: Callable[..., str], make_experiment: Callable[..., Experiment], make_attempt: Make) -> None:
+    experiment = wide(make_experiment, make_attempt, 120)
+    assert len(headings(page(experiment, "trials"))) == 7 + 100
+    assert headings(page(experiment, "trials", columns="result,parameters.layer119/units"))[1:] == [
+        "Result", "layer119/units"]
+
+
+def test_rows_stand_as_close_as_the_address_says(page: Callable[..., str], three: Experiment) -> None:
+    assert 'class="trials comfortable"' in page(three, "trials")
+    compact = page(three, "trials", density="compact")
+    assert 'class="trials compact"' in compact
+    assert 'id="show-all" href' in compact
+    assert re.search(r'id="show-all"[^>]* hidden>', compact), "nothing is filtered by it"
+    assert "density=compact" in compact[compact.index("<thead"):], "sorting keeps it"
+    assert 'class="trials comfortable"' in page(three, "trials", density="dense"), "an unknown word is left out"
+
+
+def test_parameters_that_differ_come_first(page: Callable[..., str], make_experiment: Callable[..., Experiment],
+                                           make_attempt: Make) -> None:
+    text = page(wide(make_experiment, make_attempt, 30), "compare", trials="0,1").replace("<wbr>", "")
+    rows = re.findall(r'<tr(?: class="differs")?><th scope="row">(layer\d+)', text)
+    assert rows[:4] == ["layer9", "layer19", "layer29", "layer0"]
+    assert len(rows) == 30
+    assert "Parameters: 3 of 30 differ<" in text
+
+
+def test_one_trial_alone_is_not_reduced_to_what_differs(page: Callable[..., str], three: Experiment) -> None:
+    text = page(three, "compare", trials="0", only="differing")
+    assert 'class="compare"' in text
+    assert 'id="only-differing"' not in text
 
 
 def test_further_metrics_stand_side_by_side_with_the_direction_of_objectives(page: Callable[..., str], three: Experiment

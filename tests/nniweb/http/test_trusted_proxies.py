@@ -41,5 +41,5 @@ def test_a_websocket_through_tls_is_one() -> None:
 
 
 def test_what_is_no_network_is_said() -> None:
-    with pytest.raises(ValueError, match="'proxy' is neither an address nor a network"):
+    with pytest.raises(ValueError, match='"proxy" is neither an address nor a network'):
         read_networks(["proxy"])

@@ -242,7 +242,7 @@ def test_a_trials_id_has_the_name_that_nni_1_gave_it(make_attempt: Any) -> None:
     (["abc", "abc"], '"abc" is not a valid port'),
     (["abc", "8099"], "Port 8099 belongs to"),
     (["abc", "--close"], "has no port that could be closed here"),
-    (["nowhere", "8081"], "There is no experiment whose id begins with 'nowhere'"),
+    (["nowhere", "8081"], 'There is no experiment whose id begins with "nowhere"'),
 ])
 def test_the_command_refuses_with_a_sentence(make_experiment: Any, arguments: list[str], words: str) -> None:
     make_experiment(public_id="abc123abc123")

@@ -98,7 +98,7 @@ def test_what_is_registered_is_listed_shown_and_forgotten(algo: Callable[..., st
     assert [name in algo("list") for name in ("demotuner", "first", "second")] == [True] * 3
     assert "not registered any more" in algo("unregister", "demotuner")
     assert "demotuner" not in algo("list")
-    with pytest.raises(CommandError, match="No algorithm is registered as 'demotuner'. There are: first, second."):
+    with pytest.raises(CommandError, match="No algorithm is registered as \"demotuner\". There are: first, second."):
         algo("show", "demotuner")
 
 

@@ -15,6 +15,7 @@ from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Cluster, CodeArchive, Experiment, Worker
 from nniweb.experiments.pubsub import doorbell
 from nniweb.observability import process_figures
+from nniweb.tuning.custom_algorithms.module_search import module_folders
 from nniweb.worker.rounds.runner import ClusterRunner
 from nniweb.worker.supervisor import LOOK_SECONDS, Supervisor
 from trainingservice import platforms
@@ -75,6 +76,11 @@ def test_a_worker_says_which_platforms_it_has(supervisor: Supervisor, monkeypatc
     monkeypatch.setenv("NNIWEB_EXTRA_PLATFORMS", "later=somewhere:Later")  # a package that is installed meanwhile
     supervisor.renew()
     assert "later" in said()
+
+
+def test_a_worker_says_where_its_tuners_find_modules(supervisor: Supervisor) -> None:
+    until(worker_is_alive)
+    assert list(Worker.objects.values_list("module_folders", flat=True)) == [module_folders()]
 
 
 def test_clusters_are_not_looked_at_each_time_a_trial_of_theirs_reports(

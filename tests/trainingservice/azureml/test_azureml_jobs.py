@@ -158,7 +158,7 @@ def test_compute_and_workspace_that_are_not_there_are_named_before_the_launch(be
     settings = platform.settings(compute_target="nowhere")
     monkeypatch.setattr(platform, "settings", lambda: settings)
     found = {finding.check: finding for finding in platform.new_service(bench.context()).rehearse()}
-    assert "no compute named 'nowhere'" in found["compute"].message
+    assert 'no compute named "nowhere"' in found["compute"].message
     assert found["compute"].blocks
     monkeypatch.setattr(platform, "settings", lambda: settings.model_copy(update={"workspace_name": "other"}))
     found = {finding.check: finding for finding in platform.new_service(bench.context()).rehearse()}

@@ -169,7 +169,7 @@ def test_more_rules_than_are_compared_with_each_name_are_refused_by_the_files_na
     with pytest.raises(CodeRefused, match=r"/a/.nniignore is too large: at most 1000 rules"):
         code_entries(code)
     (code / ".nniignore").write_text("# " + "x" * 64 * 1024)
-    with pytest.raises(CodeRefused, match="at most 1000 rules in 64 KiB"):
+    with pytest.raises(CodeRefused, match="at most 1000 rules in 64 KB"):
         code_entries(code)
 
 
@@ -357,7 +357,7 @@ def test_too_many_files_are_refused_with_counts_largest_folders_and_advice(code)
 def test_too_many_bytes_are_refused_and_ignoring_helps(code, tmp_path):
     write(code, "model/weights.bin", content=bytes(5000))
     write(code, "train.py")
-    with pytest.raises(CodeTooLarge, match=r"4\.9 kB together; .*1\.0 kB are shipped.*model/ \(1 files"):
+    with pytest.raises(CodeTooLarge, match=r"4\.9 KB together; .*1\.0 KB are shipped.*model/ \(1 files"):
         pack_code(code, tmp_path / "out", max_bytes=1024)
     assert not (tmp_path / "out").exists()
     (code / ".nniignore").write_text("*.bin\n")

@@ -143,7 +143,7 @@ def test_a_pattern_that_takes_years_in_python_is_answered_at_once(talk):
 
 
 def test_an_answer_without_an_id_is_no_answer(talk):
-    with pytest.raises(Unanswered, match="contains no job id: 'thank you'"):
+    with pytest.raises(Unanswered, match='contains no job id: "thank you"'):
         talk(submit_command="echo thank you").submit("t00000000001", "/x", {})
 
 
@@ -184,7 +184,7 @@ def test_states_are_read_by_the_words_of_each_scheduler(talk):
     assert {job_id: (seen.status, seen.message) for job_id, seen in listed.seen.items()} == {
         "1": ("WAITING", ""), "2": ("RUNNING", None),
         "3": ("FAILED", "The scheduler reports that the job has ended (F)."),
-        "4": ("UNKNOWN", "The scheduler reports the state 'strange', which is in none of waitingStates, runningStates "
+        "4": ("UNKNOWN", 'The scheduler reports the state "strange", which is in none of waitingStates, runningStates '
                          "and endedStates."), "5": ("WAITING", "waits for GPUs")}
 
 

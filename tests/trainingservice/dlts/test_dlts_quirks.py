@@ -418,13 +418,13 @@ def test_a_refused_key_is_one_sentence_on_the_cluster_and_trials_wait(bench, pla
 # --- faults --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("more", "words"), [({"team": "nobody"}, "no team 'nobody'"),
-                                             ({"cluster": "mars"}, "no cluster 'mars'")])
+@pytest.mark.parametrize(("more", "words"), [({"team": "nobody"}, 'no team "nobody"'),
+                                             ({"cluster": "mars"}, 'no cluster "mars"')])
 def test_a_team_or_cluster_that_is_not_there_is_named(bench, platform, monkeypatch, more, words):
     settings = platform.settings(**more)
     monkeypatch.setattr(platform, "settings", lambda: settings)
     service = bench.open_service()
-    assert any(words.split("'")[1] in finding.message for finding in service.rehearse(quick=True) if finding.blocks)
+    assert any(words.split('"')[1] in finding.message for finding in service.rehearse(quick=True) if finding.blocks)
     assert words in failed_with(bench, service, bench.form())
 
 

@@ -13,7 +13,7 @@ def test_gpu_indices_are_a_list_a_number_or_text(given, meant):
     assert LocalTrialOptions.model_validate({"gpuIndices": given}).gpu_indices == meant
 
 
-@pytest.mark.parametrize(("given", "message"), [([0, 0], "named twice"), ([-1], "0 or more"), ("0,x", "such as '0,1'"),
+@pytest.mark.parametrize(("given", "message"), [([0, 0], "named twice"), ([-1], "0 or more"), ("0,x", 'such as "0,1"'),
                                                 ([], "at least one"), (True, "such as"), ("", "such as"),
                                                 ([0.5], "int")])
 def test_wrong_gpu_indices_are_refused_with_a_reason(given, message):

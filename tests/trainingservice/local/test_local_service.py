@@ -20,6 +20,7 @@ from trainingservice.local.service import LocalTrainingService
 from trainingservice.testing.processes import is_alive
 from trainingservice.trial_job import ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.words.byte_size import byte_size
 from trialkeeper.attempt_folder import keeper_pid
 
 RUNNING, FAILED, USER_CANCELED, EARLY_STOPPED = (TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
@@ -310,7 +311,7 @@ def test_a_rehearsal_looks_at_the_disk(bench, monkeypatch, free, ok, blocks):
     service = bench.platform.new_service(bench.context())
     finding = rehearse(service, quick=True)["disk"]
     assert (finding.ok, finding.blocks) == (ok, blocks)
-    assert f"{free} MB" in finding.message
+    assert f"{byte_size(free * 1024 * 1024)} are free" in finding.message
 
 
 def test_a_rehearsal_looks_at_gpus_when_the_options_speak_of_them(bench, nvidia_smi):

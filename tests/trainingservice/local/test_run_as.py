@@ -164,7 +164,7 @@ def test_a_rehearsal_says_why_nothing_can_run_as_that_user(bench, user, key):
     service = open_with_private_folder(bench)
     assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as=user.pw_name))) == []
     assert sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as="nobody-of-this-name"))) == [
-        "runAs: There is no user 'nobody-of-this-name' on this machine. Correct runAs, or create the user."]
+        'runAs: There is no user "nobody-of-this-name" on this machine. Correct runAs, or create the user.']
     assert "must not name root" in sentences(service.rehearse(quick=True, options=LocalTrialOptions(run_as="root")))[0]
 
 
@@ -294,6 +294,6 @@ def test_what_a_python_of_a_user_puts_into_a_session_of_its_own_ends_with_the_ch
 
 def test_a_command_of_a_user_that_prints_without_end_is_refused_in_a_sentence(user, way, monkeypatch):
     monkeypatch.setattr(os_user, "STEP_BYTES", 1024 ** 2)
-    with pytest.raises(os_user.CannotRunAs, match="printed more than 1 MiB"):
+    with pytest.raises(os_user.CannotRunAs, match="printed more than 1 MB"):
         os_user.find_os_user(user.pw_name).run("head -c 3000000 /dev/zero; exec sleep 1000")
     assert processes_of(user.pw_uid) == []

@@ -1,6 +1,7 @@
 """Job documents: what OpenPAI's validator takes and refuses, and that ours are taken."""
 
 import copy
+import re
 
 import pytest
 import yaml
@@ -100,26 +101,55 @@ TWO_ROLES = dict.fromkeys(("a", "b"), GOOD["taskRoles"]["taskrole"])
     (("extras",), {"hivedScheduler": {"taskRoles": {"another": {"skuType": "V100"}}}}, "names a role"),
     (("extras",), {"hivedScheduler": {"taskRoles": {}}}, "taskRoles"),
     (("extras",), {"hivedScheduler": {"taskRoles": {"a-b": {}}}}, "a-b"),
-    (("extras",), {"hivedScheduler": None}, "hivedScheduler must be object"),
+    (("extras",), {"hivedScheduler": None}, "hivedScheduler must be a mapping, not null"),
     ((*ROLE, "commands"), ["echo <% $parameters.x"], "taskRoles.taskrole.commands has a <% without its %>"),
-    ((*ROLE, "commands"), ["<%# a %>", "b"], "opens a section 'a' that is not closed"),
+    ((*ROLE, "commands"), ["<%# a %>", "b"], 'opens a section "a" that is not closed'),
     ((*ROLE, "commands"), ["<%/ a %>"], "closes a section with <%/ that is not open"),
     ((*ROLE, "commands"), ["<%= | =%>"], "does not name two marks"),
     ((*ROLE, "commands"), ["<%{ a %>"], "has a <% without its %>"),
     (("prerequisites", 0, "auth"), {"password": "<% $secrets.x"}, "prerequisites[0].auth.password has a <%"),
-    (("prerequisites", 0, "name"), "my image", "does not fit the pattern"),
-    (("deployments",), [], "deployments"),
-    (("defaults",), {"deployment": "prod"}, "defaults.deployment names 'prod', which is not in deployments"),
+    (("prerequisites", 0, "name"), "my image",
+     'prerequisites[0].name must be 1 to 255 letters, digits, "-" or "_", not "my image"'),
+    (("taskRoles",), {"a-b": GOOD["taskRoles"]["taskrole"]},
+     'taskRoles has "a-b"; each name in it must be letters, digits or "_" and not begin with a digit'),
+    (("extras",), {"hivedScheduler": {"taskRoles": {"a b": {}}}}, 'must be letters, digits, ".", "_" or "~"'),
+    ((*ROLE, "resourcePerInstance"), {"cpu": 1}, 'resourcePerInstance must have "memoryMB" and "gpu"'),
+    ((*ROLE, "image"), "i:1", 'taskRoles.taskrole has "image", which the protocol does not know; it may have '),
+    ((*ROLE, "commands"), [], "taskRoles.taskrole.commands must have at least one entry"),
+    (("taskRoles",), {}, "taskRoles must have at least one entry"),
+    ((*ROLE, "instances"), 0, "taskRoles.taskrole.instances must be 1 or more, not 0"),
+    ((*ROLE, "instances"), "2", 'taskRoles.taskrole.instances must be a whole number, not "2"'),
+    ((*ROLE, "resourcePerInstance", "ports"), "ssh", 'ports must be a mapping of names to whole numbers, not "ssh"'),
+    (("defaults",), {"virtualCluster": ""}, "defaults.virtualCluster must not be empty"),
+    (("deployments",), [], "deployments must have at least one entry"),
+    (("defaults",), {"deployment": "prod"}, 'defaults.deployment names "prod", which is not in deployments'),
     (("description",), "x" * 110_000, "the document has"),
 ])
 def test_what_is_wrong_is_said_with_its_place(path, value, words):
     assert words in "; ".join(document_problems(changed(path, value)))
 
 
+@pytest.mark.parametrize(("path", "value"), [
+    (("secrets",), "4711"), (("prerequisites", 0, "auth"), 4711),
+    (("prerequisites", 0, "auth"), {"password": 4711})])
+def test_a_secret_of_the_wrong_kind_is_not_shown(path, value):
+    said = "; ".join(document_problems(changed(path, value)))
+    assert "must be" in said
+    assert "4711" not in said
+
+
+@pytest.mark.parametrize("document", [
+    pytest.param(document, id=name) for name, document, status in RECORDED if status != 202])
+def test_no_refusal_shows_a_pattern_or_the_words_of_a_library(document):
+    said = "; ".join(document_problems(document))
+    assert not re.search(r"\[A-Za-z|\\Z|regex|pattern|propert|is not valid under|non-empty|is too short|object|array",
+                         said), said
+
+
 def test_an_affinity_group_has_one_kind_of_sku():
     wishes = {"a": {"skuType": "V100", "affinityGroupName": "g"}, "b": {"skuType": "K80", "affinityGroupName": "g"}}
     document = {**GOOD, "taskRoles": TWO_ROLES, "extras": {"hivedScheduler": {"taskRoles": wishes}}}
-    assert "affinity group 'g'" in "; ".join(document_problems(document))
+    assert 'affinity group "g"' in "; ".join(document_problems(document))
     wishes["b"]["skuType"] = "V100"
     assert document_problems(document) == []
 

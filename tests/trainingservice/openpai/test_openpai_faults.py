@@ -31,7 +31,7 @@ def test_an_unknown_virtual_cluster_fails_the_trial_with_its_name(bench):
     service = bench.open_service()
     form = bench.form()
     message = failed_with(bench, service, replace(form, options=OpenPaiTrialOptions(virtual_cluster="nowhere")))
-    assert "virtual cluster 'nowhere'" in message
+    assert 'virtual cluster "nowhere"' in message
 
 
 def test_the_rehearsal_names_queue_storage_and_account(bench, platform, cluster):
@@ -43,7 +43,7 @@ def test_the_rehearsal_names_queue_storage_and_account(bench, platform, cluster)
     assert "10.0.0.1:/export" in findings["storage"].message
     del cluster.storages["shared"]
     findings = {finding.check: finding for finding in service.rehearse(quick=True)}
-    assert "no storage 'shared'" in findings["storage"].message
+    assert 'no storage "shared"' in findings["storage"].message
     cluster.tokens[cluster.token] = "bob"
     findings = {finding.check: finding for finding in service.rehearse(quick=True)}
     assert "belongs to user bob" in findings["rights"].message
@@ -107,7 +107,7 @@ def test_a_storage_that_is_not_permitted_is_not_taken_for_a_queue(bench, cluster
     assert "storageConfigName" in message
     assert "virtual cluster" not in message
     [missing] = [finding.message for finding in service.rehearse(quick=True) if finding.blocks]
-    assert "no storage 'shared'" in missing
+    assert 'no storage "shared"' in missing
 
 
 @pytest.mark.parametrize("extras", [{"storages": []}, {"com.microsoft.pai.runtimeplugin": [
@@ -138,8 +138,8 @@ def test_the_rehearsal_looks_at_the_queue_and_the_storages_of_a_document_of_ones
     blocking = [finding for finding in service.rehearse(
         quick=True, options=OpenPaiTrialOptions(openpai_config=own)) if finding.blocks]
     assert [finding.check for finding in blocking] == ["queue", "storage"]
-    assert "'nowhere'" in blocking[0].message
-    assert "no storage 'gone'" in blocking[1].message
+    assert '"nowhere"' in blocking[0].message
+    assert 'no storage "gone"' in blocking[1].message
     findings = service.rehearse(quick=True, options=OpenPaiTrialOptions(openpai_config=own, virtual_cluster="default"))
     assert [finding.check for finding in findings if finding.blocks] == ["storage"], "virtualCluster wins"
 
@@ -221,7 +221,7 @@ def test_jobs_mount_further_storages_where_they_are_wanted(bench, platform, clus
     assert [finding.message for finding in service.rehearse(options=options) if not finding.ok] == []
     [missing] = [finding for finding in service.rehearse(options=OpenPaiTrialOptions(storages={"nowhere": "/n"}))
                  if finding.blocks]
-    assert "no storage 'nowhere'" in missing.message
+    assert 'no storage "nowhere"' in missing.message
 
 
 def test_a_missing_image_is_said(bench, cluster):

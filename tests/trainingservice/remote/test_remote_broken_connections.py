@@ -120,7 +120,7 @@ def test_a_trial_that_waits_for_much_code_says_how_far_it_is(bench, proxy, monke
     proxy.cut_after = proxy.passed + 3_000_000
     service.submit_trial_job(form)
     assert proxy.was_cut.wait(30)
-    bench.wait("it says how far it is", lambda: "% of 8 MB" in service.get_trial_job(form.job_name).message)
+    bench.wait("it says how far it is", lambda: "% of 7.6 MB" in service.get_trial_job(form.job_name).message)
     detail = service.get_trial_job(form.job_name)
     assert detail.status is TrialJobStatus.WAITING
     assert detail.message.startswith("The code is being sent to 127.0.0.1: ")

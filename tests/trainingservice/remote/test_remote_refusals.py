@@ -144,6 +144,6 @@ def test_a_full_disk_is_found_by_the_rehearsal(bench, make_machine, request):
     assert found["folder"].blocks
     assert "No space left on device). Free disk space, correct the permissions, or" in found["folder"].message
     assert found["disk"].blocks
-    assert found["disk"].message.startswith("Only 0 MB are free on the disk of ")
+    assert found["disk"].message.startswith("Only 0 bytes are free on the disk of ")
     assert "trial" not in found  # none was started there
     service.clean_up()

@@ -97,7 +97,7 @@ def test_what_is_no_json_is_shown_without_its_markup(server, client):
     server.script(Answer(200, "<html><h1>Sign in</h1></html>", "text/html; charset=utf-8"))
     with pytest.raises(TemporaryError) as caught:
         client.call("GET", "x").document()
-    assert "'Sign in'" in str(caught.value)
+    assert '"Sign in"' in str(caught.value)
     assert "text/html" in str(caught.value)
 
 

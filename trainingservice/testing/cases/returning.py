@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trainingservice.base import TrainingService
+from trainingservice.base import RemovedJobs, TrainingService
 from trainingservice.errors import TemporaryError, UnknownTrialJob
 from trainingservice.testing.bench import Bench, new_id
 from trainingservice.testing.cases.fixtures import ConformanceFixtures, needs_this_machine
@@ -182,15 +182,21 @@ class ReturningCases(ConformanceFixtures):
         def is_there() -> bool:
             return any(ended.job_name in what for what in bench.platform.left_behind(bench.experiment))
 
-        def is_removed() -> bool:
+        found: list[RemovedJobs] = []
+
+        def is_removed(keep_unsaved: bool = True) -> bool:
             """A keeper that has told of its end ends itself a moment later."""
             try:
-                return service.remove_ended_jobs([ended.job_name, "t00000000000"], keep_unsaved=True).is_through
+                found.append(service.remove_ended_jobs([ended.job_name, "t00000000000"], keep_unsaved=keep_unsaved))
             except TemporaryError:
                 return False
+            return found[-1].is_through
 
         was_there = is_there()
         bench.wait("the ended job is removed", is_removed)
+        if found[-1].left:  # files of the trial, in a volume of its own, would go with it
+            assert is_there(), "what is not saved stays"
+            bench.wait("the ended job is removed with its files", lambda: is_removed(keep_unsaved=False))
         if service.keeps_ended_jobs:
             bench.wait("nothing of it is left", lambda: not is_there())
         else:

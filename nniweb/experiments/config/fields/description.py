@@ -16,6 +16,11 @@ from pydantic_core import PydanticUndefined
 from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.config.fields.walk import file_key, leaf_types
 
+#: Kinds of form controls. A "group" holds the fields below its name, a "group_list" entries with such fields; a
+#: "text_map" is names with texts; "json" is for values that have no control of their own.
+KINDS = ("boolean", "integer", "number", "choice", "secret", "text", "text_list", "integer_list", "text_map", "group",
+         "group_list", "json")
+
 
 @dataclass(frozen=True)
 class FieldDescription:
@@ -25,7 +30,7 @@ class FieldDescription:
     name: str
     #: In words: "whole number", "text (secret)".
     type: str
-    #: What a form has for it: "boolean", "integer", "number", "choice", "secret", "text", or "json" for all else.
+    #: What a form has for it, one of KINDS.
     kind: str
     is_required: bool
     #: JSON-able; None where there is none.
@@ -45,18 +50,36 @@ def describe(model: type[BaseModel], prefix: str = "") -> Iterator[FieldDescript
         words = type_words(field)
         choices = _choices(field.annotation)
         yield FieldDescription(
-            name=key, type=words, kind=_kind(words, choices), is_required=field.is_required(), default=_default(field),
-            choices=choices, description=field.description or "", is_secret=holds_secret(field),
-            is_inner=bool(prefix))
+            name=key, type=words, kind=_kind(field, words, choices), is_required=field.is_required(),
+            default=_default(field), choices=choices, description=field.description or "",
+            is_secret=holds_secret(field), is_inner=bool(prefix))
         for suffix, inner in inner_models(field.annotation):
             yield from describe(inner, f"{key}{suffix}.")
 
 
-def _kind(words: str, choices: tuple[str, ...]) -> str:
+def _kind(field: FieldInfo, words: str, choices: tuple[str, ...]) -> str:
     if choices:
         return "choice"
-    return {"true or false": "boolean", "whole number": "integer", "number": "number", "text (secret)": "secret",
-            "text": "text", "path": "text", "duration": "text"}.get(words, "json")
+    plain = {"true or false": "boolean", "whole number": "integer", "number": "number", "text (secret)": "secret",
+             "text": "text", "path": "text", "duration": "text"}.get(words)
+    return plain or _kind_of_several(field.annotation)
+
+
+def _kind_of_several(annotation: Any) -> str:
+    """Of what holds other values; "json" where it may be of more than one type."""
+    leaves = [leaf for leaf in leaf_types(annotation) if leaf is not type(None)]
+    if len(leaves) != 1:
+        return "json"
+    [leaf], origin = leaves, get_origin(leaves[0])
+    if isinstance(leaf, type) and issubclass(leaf, BaseModel):
+        return "group"
+    items = [list(leaf_types(item)) for item in get_args(leaf) if item is not Ellipsis]
+    if origin in (list, tuple, set, frozenset) and len(items) == 1 and len(items[0]) == 1:
+        [item] = items[0]
+        if isinstance(item, type) and issubclass(item, BaseModel):
+            return "group_list"
+        return {str: "text_list", Path: "text_list", int: "integer_list"}.get(item, "json")
+    return "text_map" if origin is dict and items == [[str], [str]] else "json"
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:

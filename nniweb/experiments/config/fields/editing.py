@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
-from nniweb.experiments.config.fields.walk import fold
 from nniweb.experiments.config.v1_conversion import is_v1
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, read_text
+from trainingservice.cluster_settings import fold
 
 #: Fields that a form may hold, as paths of the v2 form.
 EDITABLE: tuple[str, ...] = (

@@ -20,11 +20,7 @@ from pydantic.fields import FieldInfo
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import Path
-
-
-def fold(key: str) -> str:
-    """The form in which two spellings of one field are equal."""
-    return key.replace("_", "").lower()
+from trainingservice.cluster_settings import fold
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -59,11 +59,20 @@ function markBest() {
   }
 }
 
+/** Say which facts differ. Of parameters the server has said it: a trial keeps what it was given. */
+function markDiffering() {
+  for (const row of document.querySelectorAll("#compare-table tr[data-fact]")) {
+    const cells = [...row.querySelectorAll("td")].map((cell) => cell.textContent);
+    row.classList.toggle("same", cells.every((text) => text === cells[0]));
+  }
+}
+
 /** The table anew: also where trials have reported the first number of a metric. */
 async function refreshTable() {
   await refreshParts(["compare-table"]);
   separateResults();
   markBest();
+  markDiffering();
 }
 
 /** @param {any[]} trials */
@@ -82,6 +91,7 @@ function heard(trials) {
   }
   separateResults();
   markBest();
+  markDiffering();
   if (hasNew) refreshTable().catch(() => {}); // the light says that there is no connection
   if (curvesChanged) load();
 }
@@ -114,4 +124,5 @@ startHead({
   },
 });
 markBest();
+markDiffering();
 load();

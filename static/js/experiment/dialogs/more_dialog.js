@@ -25,7 +25,6 @@ export function startMoreDialog(id, experiment, show) {
   const input = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
 
   async function run() {
-    if (!form.reportValidity()) return;
     button.disabled = true;
     error.hidden = true;
     const now = experiment();
@@ -45,10 +44,8 @@ export function startMoreDialog(id, experiment, show) {
     }
   }
 
-  button.addEventListener("click", run);
-  form.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.target instanceof HTMLButtonElement) return;
-    event.preventDefault(); // the form's own button would close it
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
     run();
   });
   return () => {

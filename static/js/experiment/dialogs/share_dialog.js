@@ -5,18 +5,21 @@ import { rest, RestError } from "../../lib/rest.js";
 /** @param {string} id  of the experiment */
 export function startShareDialog(id) {
   const dialog = document.getElementById("share-dialog");
-  const opener = document.querySelector('[data-open="share-dialog"]');
-  if (!(dialog instanceof HTMLDialogElement) || !(opener instanceof HTMLElement)) return;
+  if (!(dialog instanceof HTMLDialogElement)) return;
   const choices = /** @type {HTMLSelectElement[]} */ ([...dialog.querySelectorAll("select")]);
   const complaint = /** @type {HTMLElement} */ (dialog.querySelector(".error"));
   const button = /** @type {HTMLButtonElement} */ (dialog.querySelector("[data-save]"));
 
-  opener.addEventListener("click", () => {
-    for (const choice of choices) choice.value = choice.dataset.stored ?? "";
-    complaint.hidden = true;
-    dialog.showModal();
-  });
-  button.addEventListener("click", async () => {
+  // in the line, and in the menu of narrow pages
+  for (const opener of document.querySelectorAll('[data-open="share-dialog"]')) {
+    opener.addEventListener("click", () => {
+      for (const choice of choices) choice.value = choice.dataset.stored ?? "";
+      complaint.hidden = true;
+      dialog.showModal();
+    });
+  }
+  dialog.querySelector("form")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
     const changed = choices.filter((choice) => choice.value !== choice.dataset.stored);
     if (!changed.length) {
       dialog.close();

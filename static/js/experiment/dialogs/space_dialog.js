@@ -81,7 +81,8 @@ export function startSpaceDialog(save, counts) {
     text.focus();
     text.setSelectionRange(0, 0);
   });
-  button.addEventListener("click", async () => {
+  dialog.querySelector("form")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
     button.disabled = true;
     clearErrors();
     try {

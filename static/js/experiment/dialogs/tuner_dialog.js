@@ -74,10 +74,8 @@ export function startTunerDialog(id, show) {
     dialog.showModal();
   });
   choice.addEventListener("change", chosen);
-  button.addEventListener("click", exchange);
-  input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter") return;
-    event.preventDefault(); // it would close the dialog as it is
+  dialog.querySelector("form")?.addEventListener("submit", (event) => {
+    event.preventDefault();
     exchange();
   });
 }

@@ -3,6 +3,7 @@
 import { axis, colour, makeChart, tooltip } from "../../charts/chart.js";
 import { digits, duration, tick } from "../../lib/formats.js";
 import { ResultColours } from "../result_colours.js";
+import { worstFirst } from "./curve_order.js";
 
 /** So many curves are told apart by their hue; more are coloured by how good they are. */
 const HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d00", "#7a5fb0"];
@@ -93,6 +94,14 @@ export class CurveChart {
   }
 
   /**
+   * The curves with their places, the best result last; those without one come first.
+   * @returns {[Curve, number][]}
+   */
+  worstFirst() {
+    return worstFirst(this.curves, this.greaterIsBetter);
+  }
+
+  /**
    * @param {Curve} curve
    * @param {number[]} values
    */
@@ -134,7 +143,8 @@ export class CurveChart {
         ...(this.smoothing > 0 ? this.curves.map((curve, index) => line(curve, index, curve.values, {
           id: `raw-${curve.id}`, silent: true, z: 1, tooltip: { show: false }, lineStyle: { color: colours[index], width: 1, opacity: 0.18 },
         })) : []),
-        ...this.curves.map((curve, index) => line(curve, index, smoothed(curve.values, this.smoothing), {
+        // the best one last, on top of all others
+        ...this.worstFirst().map(([curve, index]) => line(curve, index, smoothed(curve.values, this.smoothing), {
           id: curve.id, triggerLineEvent: true, cursor: "pointer", z: 2,
           lineStyle: { color: colours[index], width: many ? 1.4 : 2, opacity: many ? 0.8 : 1, type: stopped(curve) ? "dashed" : "solid" },
           emphasis: { focus: "series", lineStyle: { width: 4, opacity: 1 } },

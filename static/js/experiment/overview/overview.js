@@ -3,26 +3,27 @@
 import { addressState, writeAddress } from "../address_state.js";
 import { DurationChart } from "./duration_chart.js";
 import { page, startHead } from "../head.js";
-import { ParetoChart } from "./pareto_chart.js";
 import { ResultChart } from "./result_chart.js";
-import { refreshParts } from "../../ui/refreshed_parts.js";
-import { ThrottledReload } from "../throttled_reload.js";
+import { startNotes } from "../../ui/notes.js";
 import { TopTrials } from "./top_trials.js";
+import { Verdict } from "./verdict.js";
 
-/** Shortest pause before the server is asked to count durations, or failures, anew, in milliseconds. */
+/** Shortest pause before the server is asked to count durations anew, in milliseconds. */
 const COUNT_PAUSE = 5_000;
 
 const results = new ResultChart(/** @type {HTMLElement} */ (document.getElementById("result-chart")), page.experiment);
 const durations = new DurationChart(/** @type {HTMLElement} */ (document.getElementById("duration-chart")));
 const top = new TopTrials(page);
 const frontPlace = document.getElementById("pareto-chart");
-const front = frontPlace && new ParetoChart(frontPlace, page.experiment);
+/** Most experiments have one objective, and need not load it. @type {import("./pareto_chart.js").ParetoChart | null} */
+const front = frontPlace && new (await import("./pareto_chart.js")).ParetoChart(frontPlace, page.experiment);
 results.tookAll = (columns) => durations.take(columns.durations);
 
 const axes = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-axis]"));
 
 /** @param {boolean} byTime */
 function chooseAxis(byTime) {
+  if (results.byTime !== byTime) results.zoom = { start: 0, end: 100 };
   results.byTime = byTime;
   for (const button of axes) button.setAttribute("aria-pressed", String((button.dataset.axis === "time") === byTime));
 }
@@ -43,16 +44,17 @@ logarithmic.addEventListener("change", () => {
 chooseAxis(addressState().get("axis") === "time");
 results.logarithmic = logarithmic.checked = addressState().get("log") === "1";
 
-const failures = new ThrottledReload(() => refreshParts(["failures"]), COUNT_PAUSE);
+const verdict = new Verdict(page.experiment);
 /** @type {number | undefined} */
 let counting;
 
+startNotes();
 startHead({
   heard(trials) {
     results.heard(trials);
     front?.heard(trials);
     top.heard(trials);
-    if (trials.some((trial) => trial.status === "FAILED")) failures.ask();
+    verdict.heard(trials);
     if (!durations.heard(trials)) {
       counting ??= setTimeout(() => {
         counting = undefined;
@@ -60,10 +62,12 @@ startHead({
       }, COUNT_PAUSE);
     }
   },
+  told: () => verdict.reload.ask(),
   missed: () => {
-    failures.ask();
+    verdict.reload.ask();
     return Promise.allSettled([results.load(), top.refresh(), front?.load()]);
   },
 });
 results.start();
 front?.start();
+verdict.start();

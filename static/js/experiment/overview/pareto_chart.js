@@ -1,6 +1,6 @@
 /** The chart of several objectives: a point for every result, the Pareto front marked; a click leads to the trial. */
 
-import { axis, colour, tooltip } from "../../charts/chart.js";
+import { axis, colour, statusColour, tooltip } from "../../charts/chart.js";
 import { rest } from "../../lib/rest.js";
 import { digits, tick } from "../../lib/formats.js";
 import { addressState, writeAddress } from "../address_state.js";
@@ -127,7 +127,7 @@ export class ParetoChart extends TrialPoints {
       xAxis: axis({ type, scale: true, name: this.title(across), nameLocation: "middle", nameGap: 28, axisLabel: { color: colour("--quiet"), formatter: tick, hideOverlap: true } }),
       yAxis: axis({ type, scale: true, name: this.title(up), nameLocation: "middle", nameGap: 48, axisLabel: { color: colour("--quiet"), formatter: tick } }),
       series: [
-        { name: "results", type: "scatter", data: places(this.drawn.results), symbolSize: many ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.6 }, large: true, largeThreshold: MANY, cursor: "pointer" },
+        { name: "results", type: "scatter", data: places(this.drawn.results), symbolSize: many ? 4 : 7, itemStyle: { color: statusColour("SUCCEEDED"), opacity: 0.6 }, large: true, largeThreshold: MANY, cursor: "pointer" },
         // of more than two objectives a front is no line
         { name: "front", type: "line", step: this.objectives.length === 2 ? "end" : false, data: places(front), symbol: "circle", symbolSize: 10, showAllSymbol: true, lineStyle: { color: colour("--chart-best"), width: this.objectives.length === 2 ? 1.5 : 0 }, itemStyle: { color: colour("--chart-best") }, cursor: "pointer", z: 3 },
       ],

@@ -1,10 +1,11 @@
 /** The chart of an experiment's results: a point for every trial, the best so far as a line, failures on the axis. */
 
-import { axis, colour } from "../../charts/chart.js";
+import { axis, colour, statusColour } from "../../charts/chart.js";
 import { rest } from "../../lib/rest.js";
 import { isEnd } from "../../ui/status.js";
-import { digits, tick, withDigits } from "../../lib/formats.js";
+import { digits, statusWord, tick, withDigits } from "../../lib/formats.js";
 import { MetricChoice } from "../metric_choice.js";
+import { PointedAt } from "./pointed_at.js";
 import { TrialPoints } from "./trial_points.js";
 
 /** With more points than this the server is asked to thin them again. */
@@ -24,7 +25,8 @@ const POINTED_AT = 6;
 function seriesOf({ value, final, infeasible, status }, partial) {
   if (value === null) return status === "FAILED" ? "failed" : "no result";
   if (infeasible) return "infeasible";
-  return final ? "result" : isEnd(status) && partial === "running" ? "no final result" : partial;
+  if (final || !isEnd(status) || partial !== "running") return final ? "result" : partial;
+  return status === "EARLY_STOPPED" ? "stopped early" : "stopped";
 }
 
 /** @extends {TrialPoints<Point>} */
@@ -49,8 +51,29 @@ export class ResultChart extends TrialPoints {
     /** Until the first answer, frames wait here. @type {any[] | null} */
     this.early = [];
     this.loading = false;
+    /** The part that is shown, in percent of the horizontal axis. */
+    this.zoom = { start: 0, end: 100 };
+    this.pointedAt = new PointedAt(({ seriesIndex, dataIndex }) => this.chart?.dispatchAction({ type: "showTip", seriesIndex, dataIndex }));
     /** Called with each answer: what else is drawn of it. @type {((columns: any) => void) | null} */
     this.tookAll = null;
+  }
+
+  /** Fetch the points and draw; then it can be zoomed, and says what parameters a point has. */
+  async start() {
+    await super.start();
+    const whole = /** @type {HTMLElement | null} */ (document.getElementById("whole-chart"));
+    const zoomed = () => {
+      const { start, end } = this.chart.getOption().dataZoom[0];
+      this.zoom = { start, end };
+      if (whole) whole.hidden = start <= 0 && end >= 100;
+    };
+    this.chart.on("datazoom", zoomed);
+    whole?.addEventListener("click", () => this.chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 }));
+    this.chart.on("mouseover", (/** @type {any} */ event) => {
+      const point = this.pointOf(event);
+      if (point) this.pointedAt.at(point.id, event);
+    });
+    this.chart.on("mouseout", () => this.pointedAt.away());
   }
 
   /**
@@ -177,7 +200,7 @@ export class ResultChart extends TrialPoints {
   options() {
     const partial = this.experiment.replicates > 1 && !this.metric.name ? "not run in full" : "running";
     /** @type {Record<string, Point[]>} */
-    const drawn = { result: [], infeasible: [], [partial]: [], "no final result": [], failed: [], "no result": [] };
+    const drawn = { result: [], infeasible: [], [partial]: [], "stopped early": [], stopped: [], failed: [], "no result": [] };
     for (const point of this.ordered()) drawn[seriesOf(point, partial)].push(point);
     this.drawn = drawn;
     // bare numbers, and thousands of points as one shape: a frame must not hold up the page
@@ -193,7 +216,7 @@ export class ResultChart extends TrialPoints {
       const isWhole = point.final || point.infeasible || partial !== "running" && point.status === "SUCCEEDED";
       const word = point.infeasible ? "infeasible, " : isWhole ? "" : isEnd(point.status) ? "last value " : "so far ";
       const value = point.value === null ? "no result" : `${word}${withDigits(point.value, POINTED_AT)}${spread}`;
-      return `trial ${point.sequence}\n${value}\n${point.status}`;
+      return [`trial ${point.sequence}`, value, statusWord(point.status), ...this.pointedAt.of(point.id)].join("\n");
     };
     const horizontal = this.byTime
       ? { type: "time" }
@@ -205,10 +228,12 @@ export class ResultChart extends TrialPoints {
       },
       legend: {
         top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"),
-        data: ["result", "infeasible", partial, "no final result", "best so far", "failed", "no result"].filter(
+        data: ["result", "infeasible", partial, "stopped early", "stopped", "best so far", "failed", "no result"].filter(
           (name) => name === "best so far" ? this.mode !== null : name === "result" || drawn[name].length),
       },
       grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
+      // the wheel alone scrolls the page
+      dataZoom: [{ type: "inside", xAxisIndex: 0, filterMode: "none", zoomOnMouseWheel: "ctrl", preventDefaultMouseMove: false, ...this.zoom }],
       xAxis: axis({ ...horizontal, splitLine: { show: false } }),
       yAxis: [
         axis({ type: this.logarithmic && this.canBeLogarithmic ? "log" : "value", scale: true, axisLabel: { color: colour("--quiet"), formatter: tick } }),
@@ -216,14 +241,15 @@ export class ResultChart extends TrialPoints {
         { type: "value", min: 0, max: 1, show: false },
       ],
       series: [
-        { name: "result", type: "scatter", data: places("result"), symbolSize: drawn.result.length > MANY ? 4 : 7, itemStyle: { color: colour("--chart-point"), opacity: 0.75 }, ...many },
-        ...(bars.length ? [{ name: "standard error", type: "line", data: bars, showSymbol: false, silent: true, connectNulls: false, lineStyle: { color: colour("--chart-point"), width: 1, opacity: 0.6 } }] : []),
-        { name: "infeasible", type: "scatter", data: places("infeasible"), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-failed"), borderWidth: 1.5 }, cursor: "pointer" },
-        { name: partial, type: "scatter", data: places(partial), symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: colour("--chart-running"), borderWidth: 1.5 }, cursor: "pointer" },
-        { name: "no final result", type: "scatter", data: places("no final result"), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--quiet"), borderWidth: 1.5 }, cursor: "pointer" },
+        { name: "result", type: "scatter", data: places("result"), symbolSize: drawn.result.length > MANY ? 4 : 7, itemStyle: { color: statusColour("SUCCEEDED"), opacity: 0.75 }, ...many },
+        ...(bars.length ? [{ name: "standard error", type: "line", data: bars, showSymbol: false, silent: true, connectNulls: false, lineStyle: { color: statusColour("SUCCEEDED"), width: 1, opacity: 0.6 } }] : []),
+        { name: "infeasible", type: "scatter", data: places("infeasible"), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-infeasible"), borderWidth: 1.5 }, cursor: "pointer" },
+        { name: partial, type: "scatter", data: places(partial), symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: statusColour("RUNNING"), borderWidth: 1.5 }, cursor: "pointer" },
+        ...[["stopped early", "EARLY_STOPPED"], ["stopped", "USER_CANCELED"]].map(([name, status]) => (
+          { name, type: "scatter", data: places(name), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: statusColour(status), borderWidth: 1.5 }, cursor: "pointer" })),
         { name: "best so far", type: "line", step: "end", data: this.best(), showSymbol: false, silent: true, lineStyle: { color: colour("--chart-best"), width: 2 }, itemStyle: { color: colour("--chart-best") } },
-        ...[["failed", "--chart-failed"], ["no result", "--quiet"]].map(([name, ink]) => (
-          { name, type: "scatter", yAxisIndex: 1, data: places(name), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour(ink), borderWidth: 2 }, cursor: "pointer" })),
+        ...[["failed", "FAILED"], ["no result", "USER_CANCELED"]].map(([name, status]) => (
+          { name, type: "scatter", yAxisIndex: 1, data: places(name), symbol: "path://M0 0L4 4M4 0L0 4", symbolSize: 8, itemStyle: { color: "transparent", borderColor: statusColour(status), borderWidth: 2 }, cursor: "pointer" })),
       ],
     };
   }

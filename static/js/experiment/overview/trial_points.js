@@ -14,6 +14,8 @@ export class TrialPoints {
     this.drawn = {};
     /** Draw again, soon; nothing before the first drawing. @type {(() => void) | undefined} */
     this.redraw = undefined;
+    /** Of the library, when it is drawn. @type {any} */
+    this.chart = undefined;
   }
 
   /** Take all points anew. */
@@ -32,6 +34,7 @@ export class TrialPoints {
     await this.load();
     const { chart, redraw } = await drawn;
     this.redraw = redraw;
+    this.chart = chart;
     chart.on("click", (/** @type {any} */ event) => {
       const point = this.pointOf(event);
       if (point) location.assign(`/trials/${point.id}/`);

@@ -1,6 +1,8 @@
 /** The best of the chosen trials in a table: what the lines show, for reading. */
 
 import { digits, parameter } from "../../lib/formats.js";
+import { breaking } from "../../lib/names.js";
+import { pinColumns } from "../../ui/pinned_columns.js";
 
 /** Rows that are shown. */
 const MOST = 10;
@@ -16,9 +18,9 @@ export function showChosen(data, names) {
   const words = chosen.length === all ? `All ${of}` : `${chosen.length.toLocaleString()} of ${of}`;
   /** @type {HTMLElement} */ (document.getElementById("chosen-note")).textContent = `${words}${chosen.length > MOST ? `; the best ${MOST}:` : ""}`;
   const head = document.createElement("tr");
-  for (const [name, className] of [["No.", "number"], [data.resultHeading, "number"], ...names.map((one) => [data.title(one), isNumeric(data.column(one)) ? "number" : ""])]) {
+  for (const [name, className] of [["No.", "number pin-1"], [data.resultHeading, "number pin-2"], ...names.map((one) => [data.title(one), isNumeric(data.column(one)) ? "breaks number" : "breaks"])]) {
     const th = document.createElement("th");
-    th.textContent = name;
+    th.append(...breaking(name));
     th.className = className;
     th.scope = "col";
     head.append(th);
@@ -36,7 +38,7 @@ export function showChosen(data, names) {
     })];
     cells.forEach((content, index) => {
       const cell = document.createElement("td");
-      cell.className = head.children[index].className;
+      cell.className = head.children[index].className.replace("breaks", "").trim();
       cell.append(content);
       row.append(cell);
     });
@@ -45,6 +47,7 @@ export function showChosen(data, names) {
   const table = /** @type {HTMLTableElement} */ (document.getElementById("chosen"));
   table.tHead?.replaceChildren(head);
   table.tBodies[0].replaceChildren(...rows);
+  pinColumns();
   /** @type {HTMLElement} */ (document.getElementById("none-chosen")).hidden = chosen.length > 0 || all === 0;
 }
 

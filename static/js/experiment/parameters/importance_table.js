@@ -1,9 +1,12 @@
 /** How much each parameter matters and how the result goes with it: a table whose numbers have bars beside them. */
 
+import { breaking } from "../../lib/names.js";
 import { rest, RestError } from "../../lib/rest.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 120;
+/** Of more parameters the most important are shown until all are wanted. */
+const SHOWN = 10;
 
 /**
  * @param {string} className
@@ -65,12 +68,19 @@ export class ImportanceTable {
     this.order = [];
     this.note = /** @type {HTMLElement} */ (document.getElementById("importance-note"));
     this.table = /** @type {HTMLElement} */ (document.getElementById("importance"));
+    this.more = /** @type {HTMLElement} */ (document.getElementById("all-importances"));
+    this.areAll = false;
+    this.more.addEventListener("click", () => {
+      this.areAll = true;
+      this.cut();
+      /** @type {HTMLElement} */ (this.table.closest(".table")).focus();
+    });
   }
 
   /** Another metric: what there is says nothing about it. */
   clear() {
     this.trials = -1;
-    this.table.hidden = true;
+    this.table.hidden = this.more.hidden = true;
     this.note.textContent = "Working out how much each parameter matters …";
   }
 
@@ -96,7 +106,7 @@ export class ImportanceTable {
       this.note.textContent = found.trials < found.needed
         ? `Importance needs at least ${found.needed} results; there ${found.trials === 1 ? "is 1" : `are ${found.trials}`} so far.`
         : "There are no parameters to compare.";
-      this.table.hidden = true;
+      this.table.hidden = this.more.hidden = true;
       return;
     }
     this.note.textContent = `From ${found.looked_at.toLocaleString()} ${found.looked_at < found.trials ? `of ${found.trials.toLocaleString()} results, spread evenly` : "results"}.`
@@ -108,7 +118,7 @@ export class ImportanceTable {
       const line = document.createElement("tr");
       const name = document.createElement("th");
       name.scope = "row";
-      name.textContent = this.title(row.name);
+      name.append(...breaking(this.title(row.name)));
       const { importance, correlation } = row;
       line.append(name);
       line.append(importance === null ? cell("number quiet", "does not vary")
@@ -121,5 +131,14 @@ export class ImportanceTable {
     });
     this.table.querySelector("tbody")?.replaceChildren(...body);
     this.table.hidden = false;
+    this.cut();
+  }
+
+  /** Hide the rows of what matters least. */
+  cut() {
+    const rows = [...this.table.querySelectorAll("tbody tr")];
+    rows.forEach((row, place) => row.toggleAttribute("hidden", !this.areAll && place >= SHOWN));
+    this.more.hidden = this.areAll || rows.length <= SHOWN;
+    this.more.textContent = `Show all ${rows.length}`;
   }
 }

@@ -2,10 +2,14 @@
 
 import { colour, makeChart, tooltip, WHOLE_LIBRARY } from "../../charts/chart.js";
 import { digits } from "../../lib/formats.js";
+import { AxisHeads } from "./axis_heads.js";
 import { RESULT } from "./parameter_data.js";
 
-/** Pixels that an axis needs; where there are fewer the chart is wider than its frame. */
-const AXIS_WIDTH = 112;
+/** Pixels that an axis needs; of more axes than fit some are seen, and the frame scrolls through them. */
+const AXIS_WIDTH = 98;
+/** Pixels before the first axis and behind the last one, which is the result's and always seen. */
+const LEFT = 60;
+const RIGHT = 64;
 /** Ranges that differ by less than this part of the axis are the same. */
 const SAME = 1e-3;
 
@@ -14,24 +18,42 @@ export class ParallelChart {
    * @param {HTMLElement} element
    * @param {import("./parameter_data.js").ParameterData} data
    * @param {() => void} changed  somebody chose a range
+   * @param {(names: string[]) => void} arranged  somebody wants these axes, in this order
    */
-  constructor(element, data, changed) {
+  constructor(element, data, changed, arranged) {
     this.element = element;
     this.data = data;
     this.changed = changed;
-    /** Names of the axes that are drawn. @type {string[]} */
+    this.arranged = arranged;
+    /** What scrolls, and what is as wide as all axes would be. */
+    this.frame = /** @type {HTMLElement} */ (element.closest(".axis-frame"));
+    this.run = /** @type {HTMLElement} */ (this.frame.querySelector(".axis-run"));
+    this.pane = /** @type {HTMLElement} */ (this.frame.querySelector(".axis-pane"));
+    /** Names of the axes there are, but the result's. @type {string[]} */
+    this.names = [];
+    /** Of these the first that is seen. */
+    this.first = 0;
+    /** Names of the axes that are seen. @type {string[]} */
     this.shown = [];
+    this.heads = new AxisHeads(/** @type {HTMLElement} */ (document.getElementById("axis-heads")), {
+      title: (name) => data.title(name), result: () => data.title(RESULT),
+      move: (name, to) => this.move(name, to),
+      remove: (name) => this.names.length > 1 && arranged(this.names.filter((one) => one !== name)),
+      scroll: (by) => this.frame.scrollBy({ left: by }),
+    });
+    this.frame.addEventListener("scroll", () => this.scrolled());
+    new ResizeObserver(() => this.lay() && this.redraw?.()).observe(this.frame);
     this.started = false;
     this.held = false;
     this.waits = false;
   }
 
   /**
-   * @param {string[]} names  of the parameters that are drawn
+   * @param {string[]} names  of the parameters that have an axis
    */
   async draw(names) {
-    this.shown = [...names, RESULT];
-    this.element.style.minWidth = `${this.shown.length * AXIS_WIDTH}px`;
+    this.names = names;
+    this.lay();
     if (this.started) {
       // not under somebody's hand who draws a range
       if (this.held) this.waits = true;
@@ -56,6 +78,47 @@ export class ParallelChart {
       this.waits = false;
       redraw();
     });
+  }
+
+  /**
+   * Which axes are seen, and where. False where the frame has no room yet.
+   */
+  lay() {
+    const width = this.frame.clientWidth;
+    if (width === 0) return false;
+    const fit = Math.max(1, Math.floor((width - LEFT - RIGHT) / AXIS_WIDTH));
+    const seen = Math.min(this.names.length, fit);
+    const step = (width - LEFT - RIGHT) / Math.max(1, seen);
+    const beyond = this.names.length - seen;
+    this.pane.style.width = `${width}px`;
+    this.run.style.width = `${width + beyond * step}px`;
+    this.step = step;
+    this.first = Math.min(beyond, Math.round(this.frame.scrollLeft / step));
+    this.shown = [...this.names.slice(this.first, this.first + seen), RESULT];
+    this.heads.draw({ left: LEFT, step, first: this.first, names: this.shown.slice(0, -1) }, this.names);
+    const note = /** @type {HTMLElement} */ (document.getElementById("axes-seen"));
+    note.textContent = beyond ? `Axes ${this.first + 1} to ${this.first + seen} of ${this.names.length}; scroll to see the others.` : "";
+    return true;
+  }
+
+  scrolled() {
+    if (!this.step || this.first === Math.round(this.frame.scrollLeft / this.step)) return;
+    this.lay();
+    this.redraw?.();
+  }
+
+  /**
+   * @param {string} name
+   * @param {number} wanted  its place among the axes
+   */
+  move(name, wanted) {
+    const others = this.names.filter((one) => one !== name);
+    const to = Math.max(0, Math.min(others.length, wanted));
+    if (this.names.indexOf(name) === to) return;
+    const seen = this.shown.length - 1;
+    if (this.step && to < this.first) this.frame.scrollLeft = to * this.step;
+    else if (this.step && to >= this.first + seen) this.frame.scrollLeft = (to - seen + 1) * this.step;
+    this.arranged([...others.slice(0, to), name, ...others.slice(to)]);
   }
 
   /** @param {any} chart */
@@ -129,13 +192,12 @@ export class ParallelChart {
           return [`trial ${trial.sequence}, ${data.title(RESULT)} ${digits(trial.value)}`, ...values.filter(Boolean)].join("\n");
         },
       }),
-      parallel: { left: 44, right: 64, top: 34, bottom: 18, axisExpandable: false },
+      parallel: { left: LEFT, right: RIGHT, top: 10, bottom: 18, axisExpandable: false },
       parallelAxis: scales.map((axis, dim) => {
         const marks = axis.axisMarks();
         return {
           id: `axis-${dim}`, dim, type: "value", min: axis.bottom, max: 1, realtime: false,
-          name: data.title(axis.name), nameGap: 14, nameTruncate: { maxWidth: AXIS_WIDTH - 8 },
-          nameTextStyle: { color: colour("--ink"), fontWeight: axis.name === RESULT ? 700 : 600, fontSize: 12 },
+          name: "", // the heads have it
           axisLine: { lineStyle: { color: colour("--quiet"), opacity: 0.7 } },
           axisTick: { customValues: marks.places, length: 4, lineStyle: { color: colour("--quiet") } },
           axisLabel: {

@@ -118,6 +118,14 @@ export class ParameterData {
     return name === RESULT ? this.result : this.columns.find((column) => column.name === name);
   }
 
+  /** How many of the best trials are all drawn. */
+  get bestDrawn() {
+    const ranks = new Set(this.trials.map((trial) => trial.rank));
+    let count = 0;
+    while (ranks.has(count)) count += 1;
+    return count;
+  }
+
   /** How many trials are the top that is chosen. */
   get topSize() {
     return Math.max(1, Math.ceil((this.total * this.top) / 100));

@@ -1,6 +1,7 @@
 /** The tab of hyper-parameters: which of them make a trial good. */
 
 import { showError } from "../../ui/action_error.js";
+import { findInList } from "../../ui/find_in_list.js";
 import { digits } from "../../lib/formats.js";
 import { addressState, writeAddress } from "../address_state.js";
 import { AxisRanges } from "./axis_ranges.js";
@@ -19,26 +20,62 @@ const PAUSE = 5_000;
 const IMPORTANCE_PAUSE = 30_000;
 /** Of more parameters not all get an axis unless somebody wants it. */
 const MOST_AXES = 12;
+/** Of more parameters not all get a chart of their own at once. */
+const MOST_SLICES = 12;
 
 const element = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const select = (/** @type {string} */ id) => /** @type {HTMLSelectElement} */ (document.getElementById(id));
 
 const metric = new ComparedMetric(page.experiment, another);
 const data = new ParameterData(page.experiment, metric);
-const parallel = new ParallelChart(element("parallel-chart"), data, chose);
+const parallel = new ParallelChart(element("parallel-chart"), data, chose, arrange);
 const ranges = new AxisRanges(element("axis-ranges"), data, chose);
 const slices = new SliceCharts(element("slices"), data);
 const contour = new ContourChart(element("contour-chart"), data);
 const importance = new ImportanceTable(page.experiment.id, (name) => data.title(name), metric);
 
-/** Names of the axes that somebody chose; none: those there are. @type {string[]} */
+/** Names of the axes that somebody chose, in their order; none: the most important ones. @type {string[]} */
 let axes = addressState().getAll("axis");
+/**
+ * The parameters by importance, the most important first, as it was known first: axes do not change their places while
+ * somebody looks at them. @type {string[]}
+ */
+let ranking = [];
+let slicesAreAll = false;
+
+/** All parameters, the most important first; while that is not known as the search space has them. */
+function ranked() {
+  const names = data.columns.map((column) => column.name);
+  const known = new Set(names);
+  const first = ranking.filter((name) => known.has(name));
+  return [...first, ...names.filter((name) => !first.includes(name))];
+}
 
 /** The axes that are drawn. */
 function shownAxes() {
-  const names = data.columns.map((column) => column.name);
+  const names = ranked();
   const wanted = axes.filter((name) => names.includes(name));
   return wanted.length ? wanted : names.slice(0, MOST_AXES);
+}
+
+/**
+ * Draw these axes, in this order.
+ * @param {string[]} names
+ */
+function arrange(names) {
+  const isUsual = names.join("\n") === ranked().slice(0, MOST_AXES).join("\n");
+  axes = isUsual ? [] : names;
+  writeAddress({ axis: isUsual ? null : axes });
+  axisChoices();
+  draw();
+}
+
+/** The first answer about what matters. */
+function rank() {
+  if (ranking.length || importance.order.length === 0) return;
+  ranking = importance.order;
+  axisChoices();
+  draw();
 }
 
 /** After a choice of "top x %" or of a range. */
@@ -55,20 +92,28 @@ function draw() {
   element("analysis").hidden = empty;
   if (empty) return;
   const names = shownAxes();
-  parallel.draw(names);
-  ranges.draw(names);
+  parallel.draw(names).then(() => setTimeout(drawBelow)); // what is seen first comes first
   showChosen(data, names);
-  slices.draw();
-  showPair();
   legend();
   const words = [];
-  if (data.leftOut) words.push(`${data.trials.length.toLocaleString()} of ${data.total.toLocaleString()} trials are drawn: the best 500 and every so many of the others.`);
-  if (names.length < data.columns.length) words.push(`${names.length} of ${data.columns.length} parameters have an axis.`);
+  if (data.leftOut) words.push(`${data.trials.length.toLocaleString()} of ${data.total.toLocaleString()} trials are drawn: the best ${data.bestDrawn.toLocaleString()} and every so many of the others.`);
+  if (names.length < data.columns.length) words.push(`${names.length} of ${data.columns.length} parameters have an axis${axes.length ? "" : ranking.length ? ", the most important first" : ", until it is known which are important"}.`);
   element("chart-note").textContent = words.join(" ");
   element("clear-ranges").hidden = data.ranges.size === 0;
   element("log-choice").hidden = !data.canBeLogarithmic;
   const [best] = data.chosen();
   element("parallel-chart").setAttribute("aria-label", `${data.chosen().length} trials across ${names.length} parameters and their ${data.title(RESULT)}${best ? `; the best is trial ${best.sequence} with ${digits(best.value)}` : ""}. The table below has the best of them.`);
+}
+
+/** What stands below the chart and the table, as it is when its turn comes. */
+function drawBelow() {
+  if (data.trials.length === 0) return;
+  ranges.draw(shownAxes());
+  const drawn = ranked();
+  slices.draw(slicesAreAll ? drawn : drawn.slice(0, MOST_SLICES));
+  element("all-slices").hidden = slicesAreAll || drawn.length <= MOST_SLICES;
+  element("all-slices").textContent = `Show all ${drawn.length}`;
+  showPair();
 }
 
 function legend() {
@@ -103,15 +148,19 @@ function showPair() {
 
 function axisChoices() {
   const shown = new Set(shownAxes());
-  element("axis-choices").replaceChildren(...data.columns.map((column) => {
-    const label = document.createElement("label");
-    const box = document.createElement("input");
-    box.type = "checkbox";
-    box.value = column.name;
-    box.checked = shown.has(column.name);
-    label.append(box, ` ${data.title(column.name)}`);
-    return label;
-  }));
+  const names = ranked();
+  const boxes = /** @type {HTMLInputElement[]} */ ([...element("axis-choices").querySelectorAll("input")]);
+  if (boxes.map((box) => box.value).join("\n") !== names.join("\n")) {
+    element("axis-choices").replaceChildren(...names.map((name) => {
+      const label = document.createElement("label");
+      const box = document.createElement("input");
+      box.type = "checkbox";
+      box.value = name;
+      label.append(box, ` ${data.title(name)}`);
+      return label;
+    }));
+  }
+  for (const box of element("axis-choices").querySelectorAll("input")) box.checked = shown.has(box.value);
 }
 
 select("top").value = String(data.top);
@@ -132,14 +181,19 @@ element("clear-ranges").addEventListener("click", () => {
   chose();
   select("top").focus(); // the button is gone
 });
-element("axis-choices").addEventListener("change", () => {
-  const boxes = /** @type {HTMLInputElement[]} */ ([...element("axis-choices").querySelectorAll("input")]);
-  axes = boxes.filter((box) => box.checked).map((box) => box.value);
-  const isUsual = axes.join("\n") === data.columns.slice(0, MOST_AXES).map((column) => column.name).join("\n");
-  writeAddress({ axis: isUsual ? null : axes });
-  if (isUsual) axes = [];
-  draw();
+element("axis-choices").addEventListener("change", (event) => {
+  const box = /** @type {HTMLInputElement} */ (event.target);
+  const others = shownAxes().filter((name) => name !== box.value);
+  arrange(box.checked ? [...others, box.value] : others);
 });
+element("usual-axes").addEventListener("click", () => arrange([]));
+element("all-axes").addEventListener("click", () => arrange(ranked()));
+element("all-slices").addEventListener("click", () => {
+  slicesAreAll = true;
+  drawBelow();
+  /** @type {HTMLElement | null} */ (element("slices").querySelector(`figure:nth-of-type(${MOST_SLICES + 1})`))?.focus();
+});
+findInList(/** @type {HTMLInputElement} */ (element("find-axis")));
 for (const [id, key] of [["contour-x", "x"], ["contour-y", "y"]]) {
   select(id).addEventListener("change", () => {
     writeAddress({ [key]: select(id).value });
@@ -150,8 +204,7 @@ for (const [id, key] of [["contour-x", "x"], ["contour-y", "y"]]) {
 async function load() {
   if (!await data.load()) return;
   draw();
-  const known = [...element("axis-choices").querySelectorAll("input")].map((box) => /** @type {HTMLInputElement} */ (box).value);
-  if (known.join("\n") !== data.columns.map((column) => column.name).join("\n")) axisChoices();
+  axisChoices();
   lookAgain();
 }
 
@@ -165,9 +218,11 @@ async function another() {
   data.setRange(RESULT, null);
   data.remember();
   importance.clear();
+  ranking = [];
   const told = importance.load(); // not after the pause that others make
   await load().catch(showError);
   await told;
+  rank();
   showPair();
   lookAgain();
 }
@@ -175,6 +230,7 @@ async function another() {
 const reload = new ThrottledReload(load, PAUSE);
 const importanceReload = new ThrottledReload(async () => {
   await importance.load();
+  rank();
   showPair();
 }, IMPORTANCE_PAUSE);
 

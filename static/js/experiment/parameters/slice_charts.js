@@ -2,6 +2,7 @@
 
 import { axis, colour, makeChart, tooltip, WHOLE_LIBRARY } from "../../charts/chart.js";
 import { digits } from "../../lib/formats.js";
+import { breaking } from "../../lib/names.js";
 import { RESULT } from "./parameter_data.js";
 
 export class SliceCharts {
@@ -24,9 +25,11 @@ export class SliceCharts {
     }, { rootMargin: "200px" });
   }
 
-  /** All anew, the next time they are seen. */
-  draw() {
-    const names = this.data.columns.map((column) => column.name);
+  /**
+   * All anew, the next time they are seen.
+   * @param {string[]} names  of the parameters that have one, in their order
+   */
+  draw(names) {
     for (const [name, { box }] of this.charts) {
       if (names.includes(name)) continue;
       box.parentElement?.remove();
@@ -36,18 +39,21 @@ export class SliceCharts {
       let chart = this.charts.get(name);
       if (!chart) {
         const figure = document.createElement("figure");
+        figure.tabIndex = -1; // the focus goes there when more are shown
         const caption = document.createElement("figcaption");
-        caption.textContent = this.data.title(name);
+        caption.append(...breaking(this.data.title(name)));
         const box = document.createElement("div");
         box.className = "chart slice";
         box.dataset.name = name;
         box.setAttribute("role", "img");
         figure.append(caption, box);
-        this.element.append(figure);
         chart = { box, stale: true, visible: false, started: false };
         this.charts.set(name, chart);
         this.watch.observe(box);
       }
+      const figure = /** @type {HTMLElement} */ (chart.box.parentElement);
+      const place = names.indexOf(name);
+      if (this.element.children[place] !== figure) this.element.insertBefore(figure, this.element.children[place] ?? null);
       chart.stale = true;
       chart.box.setAttribute("aria-label", this.words(name));
       this.show(name);

@@ -1,7 +1,8 @@
 /** Draws a timeline: a row for each GPU or slot, a bar for each attempt, waits above all, a line for the present. */
 
-import { axis, colour, makeChart, WHOLE_LIBRARY } from "../../charts/chart.js";
-import { duration } from "../../lib/formats.js";
+import { axis, colour, makeChart, statusColour, statusIcon, WHOLE_LIBRARY } from "../../charts/chart.js";
+import { clock } from "../../lib/clock.js";
+import { duration, statusWord } from "../../lib/formats.js";
 
 /** Heights in pixels: of a row, and of what is above and below all rows. */
 const ROW = 22;
@@ -11,12 +12,8 @@ const MOST_ROWS = 60;
 /** Longest name of a machine that stands whole, on a desk and on a phone. */
 const LONGEST_NAME = [22, 9];
 
-/** Status -> custom property and icon, as everywhere (nniweb.css). @type {Record<string, [string, string]>} */
-const LOOKS = {
-  RUNNING: ["--chart-running", "▶"], SUCCEEDED: ["--chart-point", ""], EARLY_STOPPED: ["--chart-best", "◣"],
-  FAILED: ["--chart-failed", "✖"], USER_CANCELED: ["--quiet", "⊘"], SYS_CANCELED: ["--quiet", "⊘"], WAITING: ["--wait", "○"],
-  UNKNOWN: ["--wait", "?"],
-};
+/** Statuses in the order of the legend. */
+const ORDER = ["RUNNING", "SUCCEEDED", "EARLY_STOPPED", "FAILED", "USER_CANCELED", "SYS_CANCELED", "WAITING", "UNKNOWN"];
 
 export class TimelineChart {
   /**
@@ -180,10 +177,9 @@ export class TimelineChart {
         };
       },
     };
-    const order = Object.keys(LOOKS);
-    return [tracks, ...[...byStatus].sort(([one], [other]) => order.indexOf(one) - order.indexOf(other)).map(([status, data]) => ({
-      name: status, type: "custom", clip: true, z: 2, cursor: "pointer", data, encode: { x: [1, 2], y: 0 }, itemStyle: { color: colour(LOOKS[status][0]) },
-      renderItem: (/** @type {any} */ place, /** @type {any} */ api) => this.bar(place, api, data[place.dataIndex], colour(LOOKS[status][0])),
+    return [tracks, ...[...byStatus].sort(([one], [other]) => ORDER.indexOf(one) - ORDER.indexOf(other)).map(([status, data]) => ({
+      name: statusWord(status), type: "custom", clip: true, z: 2, cursor: "pointer", data, encode: { x: [1, 2], y: 0 }, itemStyle: { color: statusColour(status) },
+      renderItem: (/** @type {any} */ place, /** @type {any} */ api) => this.bar(place, api, data[place.dataIndex], statusColour(status)),
     }))];
   }
 
@@ -201,7 +197,7 @@ export class TimelineChart {
     const to = Math.min(Math.max(right, left + 1.5), place.coordSys.x + place.coordSys.width);
     if (to <= from) return null;
     const gap = to - from > 4 ? 0.5 : 0;
-    const text = `${LOOKS[item.status]?.[1] ?? ""} ${item.merged ? `${total(item.merged)}×` : item.sequence}`.trim();
+    const text = `${item.status === "SUCCEEDED" ? "" : statusIcon(item.status)} ${item.merged ? `${total(item.merged)}×` : item.sequence}`.trim();
     return {
       type: "rect", shape: { x: from + gap, y: y - height / 2, width: to - from - 2 * gap, height, r: Math.min(3, (to - from) / 4) },
       style: { fill, opacity: item.merged ? 0.75 : 1 },
@@ -218,7 +214,7 @@ export class TimelineChart {
       id, wait: waits.reason[index] || "waits", value: [waits.lane[index], waits.begin[index] * 1000, (waits.end[index] ?? now) * 1000],
       sequence: waits.sequence_id[index], attempt: waits.attempt[index], goesOn: waits.end[index] === null,
     }));
-    const ink = colour("--wait");
+    const ink = statusColour("WAITING");
     return {
       name: "waiting", type: "custom", clip: true, z: 2, cursor: "pointer", data, encode: { x: [1, 2], y: 0 },
       itemStyle: { color: withAlpha(ink, 0.15), borderColor: ink, borderType: "dashed" },
@@ -253,16 +249,15 @@ export class TimelineChart {
   /** @param {any} item */
   words(item) {
     if (!item?.id) return "";
-    const clock = (/** @type {number} */ at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
     const [, begin, end] = item.value;
-    const times = `${clock(begin)} to ${item.goesOn ? "now" : clock(end)} (${duration((end - begin) / 1000)})`;
+    const times = `${clock(begin, true)} to ${item.goesOn ? "now" : clock(end, true)} (${duration((end - begin) / 1000)})`;
     if (item.merged) {
-      const counts = Object.entries(item.merged).map(([status, count]) => `${count} ${status}`);
+      const counts = Object.entries(item.merged).map(([status, count]) => `${count} ${statusWord(status)}`);
       return `${total(item.merged)} short attempts, from trial ${item.sequence}\n${counts.join(", ")}\n${times}\nclick to zoom in`;
     }
     const name = `trial ${item.sequence}${item.attempt > 1 ? `, attempt ${item.attempt}` : ""}`;
     if (item.wait) return `${name} ${item.goesOn ? "waits" : "waited"}\n${item.wait.replace(/(.{60}\S*)\s/g, "$1\n")}\n${times}`;
-    return `${name}\n${item.status}\n${times}`;
+    return `${name}\n${statusWord(item.status)}\n${times}`;
   }
 }
 

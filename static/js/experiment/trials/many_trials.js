@@ -7,14 +7,14 @@ import { rest } from "../../lib/rest.js";
 const QUESTIONS = {
   stop: (count) => ({
     title: `Stop ${count}?`,
-    text: "Chosen trials that have not ended are ended now, and metrics that they have not reported yet are lost. Ended trials do not change.",
-    action: "Stop them",
+    text: "Selected trials that have not ended are ended now, and metrics that they have not reported yet are lost. Ended trials do not change.",
+    action: count === "1 trial" ? "Stop trial" : "Stop trials",
   }),
   rerun: (count) => ({
     title: `Run ${count} again?`,
     text: "Each gets a new trial with the same parameters, unless it has not ended or is being run again already. The number of trials "
       + "that the experiment may have grows by as many.",
-    action: "Run them again",
+    action: "Run again",
   }),
 };
 /** @type {Record<string, string>} */

@@ -40,6 +40,8 @@ export class TableAddress {
    * @param {Element} [from]  what had the focus and is made anew
    */
   async go(url, from) {
+    const selected = new URL(location.href).searchParams.get("selected"); // links of the table do not know of it
+    if (selected) url.searchParams.set("selected", selected);
     if (url.href !== location.href) history.pushState(null, "", url);
     const heading = from?.closest("th") ? [.../** @type {Element} */ (from.closest("tr")).children].indexOf(/** @type {Element} */ (from.closest("th"))) : -1;
     await this.refresh();

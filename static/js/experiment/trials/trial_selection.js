@@ -3,7 +3,9 @@
 import { showError } from "../../ui/action_error.js";
 import { refreshParts } from "../../ui/refreshed_parts.js";
 import { startTensorBoard } from "../../ui/tensorboard.js";
-import { MOST_COMPARED } from "./compared_trials.js";
+import { addressState, writeAddress } from "../address_state.js";
+import { carrySelection, MOST_CARRIED, selectedInAddress } from "../carried_selection.js";
+import { MOST_COMPARED } from "../compared_trials.js";
 import { runMany } from "./many_trials.js";
 
 /** Ids that fit into an address; the export of more asks for tags. */
@@ -20,7 +22,7 @@ export class TrialSelection {
     this.page = page;
     this.refresh = refresh;
     /** @type {Set<string>} */
-    this.ids = new Set();
+    this.ids = new Set(selectedInAddress());
     /** All that fit the filter, whatever their ids are. */
     this.all = false;
     /** The row that was chosen last, for a choice of all between. @type {string | undefined} */
@@ -107,12 +109,16 @@ export class TrialSelection {
       every.checked = rows.length > 0 && chosenHere === rows.length;
       every.indeterminate = chosenHere > 0 && chosenHere < rows.length;
     }
+    const carried = this.all ? [] : [...this.ids];
+    carrySelection(carried);
+    const inAddress = carried.length <= MOST_CARRIED ? carried.join(",") : "";
+    if ((addressState().get("selected") ?? "") !== inAddress) writeAddress({ selected: inAddress || null });
     const { count } = this;
     const words = document.getElementById("chosen");
-    if (words) words.textContent = this.all ? `All ${count.toLocaleString()} that fit are chosen` : count ? `${count.toLocaleString()} chosen` : "None chosen";
+    if (words) words.textContent = this.all ? `All ${count.toLocaleString()} that match are selected` : count ? `${count.toLocaleString()} selected` : "None selected";
     const all = /** @type {HTMLButtonElement} */ (document.getElementById("choose-all"));
     all.hidden = this.all || chosenHere < rows.length || rows.length === 0 || this.page.fitting <= rows.length;
-    all.textContent = `Choose all ${this.page.fitting.toLocaleString()} that fit`;
+    all.textContent = `Select all ${this.page.fitting.toLocaleString()} that match`;
     for (const button of document.querySelectorAll("[data-many]")) {
       if (!(button instanceof HTMLButtonElement)) continue;
       const compares = button.dataset.many === "compare";
@@ -127,7 +133,7 @@ export class TrialSelection {
   showExport() {
     const some = !this.all && this.ids.size > 0;
     const what = document.getElementById("export-what");
-    if (what) what.textContent = some ? `the ${this.ids.size.toLocaleString()} chosen` : "all that fit";
+    if (what) what.textContent = some ? `the ${this.ids.size.toLocaleString()} selected` : "all that match";
     for (const link of document.querySelectorAll("[data-export]")) {
       const query = new URLSearchParams({ format: /** @type {HTMLElement} */ (link).dataset.export ?? "" });
       if (some) query.set("trials", [...this.ids].join(","));
@@ -150,7 +156,8 @@ export class TrialSelection {
       return;
     }
     if (action === "compare") {
-      location.assign(`/experiments/${this.page.experiment.id}/compare/?trials=${[...this.ids].join(",")}`);
+      const ids = [...this.ids].join(",");
+      location.assign(`/experiments/${this.page.experiment.id}/compare/?trials=${ids}&selected=${ids}`);
       return;
     }
     button.disabled = true;

@@ -1,6 +1,7 @@
 /** The tab of all trials. */
 
 import { showError } from "../../ui/action_error.js";
+import { findInList } from "../../ui/find_in_list.js";
 import { stopOnClick } from "../../ui/tensorboard.js";
 import { page, startHead } from "../head.js";
 import { TableAddress } from "./table_address.js";
@@ -15,6 +16,13 @@ const address = new TableAddress(arrived);
 const selection = new TrialSelection(page, () => address.refresh());
 const table = new TrialsTable(page, () => address.refresh(), () => selection.show());
 
+/** Whether the table has room: then its heads stay below the line of the experiment, else in a frame of their own. */
+function fitted() {
+  const made = document.getElementById("trials-table");
+  const frame = made?.parentElement;
+  if (made && frame) made.toggleAttribute("data-fits", made.offsetWidth <= frame.clientWidth);
+}
+
 /** @param {any} fresh  what the new table was made with */
 function arrived(fresh) {
   Object.assign(page, { filters: {}, ...fresh, experiment: page.experiment });
@@ -24,9 +32,11 @@ function arrived(fresh) {
   const shown = (given.get("columns") ?? page.usual_columns.join(",")).split(",");
   for (const choice of columns()) choice.checked = shown.includes(choice.value);
   /** @type {HTMLSelectElement} */ (form.elements.namedItem("page_size")).value = String(page.page_size);
+  /** @type {HTMLSelectElement} */ (form.elements.namedItem("density")).value = page.density;
   /** @type {HTMLElement} */ (document.getElementById("show-all")).hidden = !page.is_filtered;
   table.madeAnew();
   selection.madeAnew();
+  fitted();
 }
 
 /** @param {Promise<unknown>} done */
@@ -42,18 +52,29 @@ form.addEventListener("submit", (event) => {
 box.addEventListener("search", () => box.value || told(address.change({ filter: "" }))); // the cross in the box
 form.addEventListener("change", (event) => {
   const field = /** @type {HTMLInputElement} */ (event.target);
-  if (field.name === "columns") {
-    const chosen = columns().filter((choice) => choice.checked).map((choice) => choice.value);
-    told(address.change({ columns: chosen.join(",") === page.usual_columns.join(",") ? "" : chosen.join(","), page: given("page") }));
-  }
+  if (field.name === "columns") showColumns();
 });
 form.addEventListener("change", (event) => {
   const field = /** @type {HTMLSelectElement} */ (event.target);
-  if (field.name !== "page_size") return;
+  if (field.name === "page_size") told(address.change({ page_size: field.value === String(page.usual_size) ? "" : field.value }));
+  else if (field.name === "density") told(address.change({ density: field.value === page.usual_density ? "" : field.value, page: given("page") }));
+  else return;
   event.stopImmediatePropagation();
-  told(address.change({ page_size: field.value === String(page.usual_size) ? "" : field.value }));
 }, { capture: true });
+for (const button of document.querySelectorAll("[data-parameters]")) {
+  button.addEventListener("click", () => {
+    const all = /** @type {HTMLElement} */ (button).dataset.parameters === "all";
+    for (const choice of columns()) if (choice.value.startsWith("parameters.")) choice.checked = all;
+    showColumns();
+  });
+}
 document.getElementById("usual-columns")?.addEventListener("click", () => told(address.change({ columns: "", page: given("page") })));
+
+/** The table with the columns that are chosen now. */
+function showColumns() {
+  const chosen = columns().filter((choice) => choice.checked).map((choice) => choice.value);
+  told(address.change({ columns: chosen.join(",") === page.usual_columns.join(",") ? "" : chosen.join(","), page: given("page") }));
+}
 
 /** @param {string} name */
 function given(name) {
@@ -79,5 +100,8 @@ document.addEventListener("click", (event) => {
   }
 });
 
+for (const find of document.querySelectorAll("[data-find-in]")) findInList(/** @type {HTMLInputElement} */ (find));
+fitted();
+new ResizeObserver(fitted).observe(/** @type {Element} */ (document.querySelector(".trials .table")));
 stopOnClick(page.experiment.id);
 startHead({ heard: (trials) => table.heard(trials), missed: () => address.refresh() });

@@ -12,7 +12,7 @@ from nniweb.experiments.clusters.service_factory import build_service
 from nniweb.experiments.models import Attempt, Cluster, Machine, Worker
 from tests.nniweb.api.clusters.vault_platform import VaultTrainingService
 from trainingservice.errors import InvalidMetadata
-from trainingservice.platforms import platform_names
+from trainingservice.platforms import BUILT_IN, platform_names
 
 SETTINGS = {"address": "there", "token": "sesame",
             "doors": [{"host": "a", "password": "pw-a"}, {"host": "b", "password": "pw-b"}]}
@@ -136,7 +136,81 @@ def test_no_machine_gets_another_machines_password(api, cluster) -> None:
     settings = api.get(address(cluster)).json()["settings"]
     settings["doors"].reverse()
     api.patch(address(cluster), {"settings": settings})
-    assert secrets_of(cluster) == ("sesame", [None, None])
+    assert secrets_of(cluster) == ("sesame", ["pw-b", "pw-a"]), "each goes along with its machine"
+    api.patch(address(cluster), {"settings": {**settings, "doors": settings["doors"][1:]}})
+    assert secrets_of(cluster) == ("sesame", ["pw-a"])
+
+
+def test_a_machine_at_a_new_address_does_not_get_the_kept_password_and_is_named(api, cluster) -> None:
+    settings = api.get(address(cluster)).json()["settings"]
+    doors = [settings["doors"][0], {**settings["doors"][1], "host": "elsewhere"}]
+    sentence = 'was given for another host (it was "b" and is "elsewhere" now), and is not sent elsewhere. Give it'
+    refused = api.patch(address(cluster), {"settings": {**settings, "doors": doors}})
+    assert refused.status_code == 400, refused.content
+    assert [error["field"] for error in refused.json()["errors"]] == ["settings.doors[1].password"]
+    assert refused.json()["errors"][0]["message"].startswith(sentence)
+    base = f"{address(cluster)}metadata/vault_config/"
+    refused = api.put(base, {"value": json.dumps({"address": "there", "doors": doors})})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "value"), refused.content
+    assert refused.json()["errors"][0]["message"].startswith(f"vault_config.doors[1].password: {sentence}")
+    assert secrets_of(cluster) == ("sesame", ["pw-a", "pw-b"])
+    doors[1]["password"] = None
+    assert api.put(base, {"value": json.dumps({"address": "there", "doors": doors})}).status_code == 200
+    assert secrets_of(cluster) == ("sesame", ["pw-a", None])
+
+
+def test_a_machine_list_with_another_address_does_not_drop_the_kept_password(api) -> None:
+    machines = [{"host": "10.0.0.5", "user": "ada", "password": "sesame"}]
+    api.post("/api/v1/clusters/", {"name": "lab", "platform": "remote", "settings": {"machineList": machines}})
+    cluster = Cluster.objects.get()
+
+    def put(**machine: object):
+        return api.put(f"{address(cluster)}metadata/machine_list/", {"value": json.dumps([machine])})
+
+    def is_set() -> list[str]:
+        return api.get(address(cluster)).json()["secrets_set"]
+
+    for machine, changed in (({"ip": "10.0.0.9", "username": "ada"}, 'host (it was "10.0.0.5" and is "10.0.0.9" now)'),
+                             ({"ip": "10.0.0.5", "username": "bob"}, 'user (it was "ada" and is "bob" now)'),
+                             ({"ip": "10.0.0.5", "username": "ada", "port": 2222},
+                              "port (it was not given and is 2222 now)")):
+        refused = put(**machine)
+        assert (refused.status_code, refused.json()["errors"][0]["message"]) == (400, (
+            f"machine_list[0].passwd: was given for another {changed}, and is not sent elsewhere. Give it again, or "
+            "null to remove it."))
+        assert is_set() == ["machineList[0].password"]
+    assert put(ip="10.0.0.5", username="ada", gpuIndices="0,1", preCommand="true").status_code == 200
+    assert is_set() == ["machineList[0].password"], "nothing of this says where it is sent"
+    assert put(ip="10.0.0.9", username="ada", passwd="simsim").status_code == 200
+    assert is_set() == ["machineList[0].password"]
+    assert put(ip="10.0.0.5", username="ada", passwd=None).status_code == 200
+    assert is_set() == []
+
+
+def test_a_machine_with_a_key_of_its_own_takes_the_place_of_one_with_a_password(api, tmp_path) -> None:
+    key = tmp_path / "id_ed25519"
+    key.write_text("a key")
+    api.post("/api/v1/clusters/", {"name": "lab", "platform": "remote", "settings": {"machineList": [
+        {"host": "10.0.0.5", "user": "ada", "password": "sesame"}]}})
+    cluster = Cluster.objects.get()
+    answer = api.put(f"{address(cluster)}metadata/machine_list/", {"value": json.dumps(
+        [{"ip": "10.0.0.5", "username": "bob", "sshKeyPath": str(key)}])})
+    assert answer.status_code == 200, answer.content
+    found = api.get(address(cluster)).json()
+    assert (found["settings"]["machineList"][0]["user"], found["secrets_set"]) == ("bob", [])
+
+
+def test_a_secret_of_the_platforms_own_metadata_is_not_sent_to_a_new_address(api, cluster) -> None:
+    key = f"{address(cluster)}metadata/key_file/"
+    assert api.put(key, {"value": "open please"}).status_code == 200
+    change = {"settings": {"address": "elsewhere", "token": None, "doors": []}}
+    refused = api.patch(address(cluster), change)
+    assert [(error["field"], error["message"]) for error in refused.json()["errors"]] == [("settings.address", (
+        "does not change while key_file of the metadata is set, which was given for the settings as they are. Remove "
+        "it, change the settings, and set it again."))]
+    assert api.patch(address(cluster), {"settings": {"address": "there", "doors": []}}).status_code == 200
+    assert api.delete(key).status_code == 204
+    assert api.patch(address(cluster), change).status_code == 200
 
 
 def test_a_secret_is_replaced_and_removed(api, cluster) -> None:
@@ -198,7 +272,7 @@ def test_metadata_are_set_shown_and_forgotten(api, cluster) -> None:
     assert [row["key"] for row in api.get(base).json()] == [
         "key_file", "nni_manager_ip", "note", "trial_config", "vault_config"]
     assert api.get(f"{base}note/").json() == {"key": "note", "meaning": "any text", "is_secret": False,
-                                              "is_set": False, "value": ""}
+                                              "is_set": False, "value": "", "says_settings": []}
     assert api.put(f"{base}note/", {"value": " hello "}).json()["value"] == " hello "
     secret = api.put(f"{base}key_file/", {"value": "very secret"}).json()
     assert (secret["is_set"], secret["value"]) == (True, "set")
@@ -259,7 +333,8 @@ def test_what_is_wrong_in_a_key_of_nni_is_named_in_its_words_and_changes_nothing
     api.post("/api/v1/clusters/", {"name": "lab", "platform": "remote", "settings": {"machineList": [here]}})
     cluster = Cluster.objects.get()
     base = f"{address(cluster)}metadata/machine_list/"
-    for value, place in (("[{]", "must be JSON"), ('[{"username": "ada"}]', "machine_list[0].ip: is required"),
+    for value, place in (("[{]", "must be JSON; line 1, column 3: the name of a field in double quotes is missing"),
+                         ('[{"username": "ada"}]', "machine_list[0].ip: is required"),
                          ('[{"ip": "a", "username": "ada", "passwrd": 1}]', "machine_list[0].passwrd: is not a known"),
                          ('[{"ip": "a", "username": "ada", "port": "22"}]', "machine_list[0].port: must be a whole")):
         answer = api.put(base, {"value": value})
@@ -306,7 +381,8 @@ def test_settings_are_changed_by_nnis_keys_while_experiments_run_as_they_are_oth
 
 def test_a_rehearsal_answers_in_sentences(api, cluster) -> None:
     found = api.post(f"{address(cluster)}actions/rehearse/").json()
-    assert found == [{"check": "connection", "ok": True, "message": "It opens.", "machine": "", "temporary": False}]
+    assert found == [{"check": "connection", "ok": True, "message": "It opens.", "machine": "", "temporary": False,
+                      "field": "token"}]
     api.patch(address(cluster), {"settings": {"address": "away", "token": "sesame"}})
     found = api.post(f"{address(cluster)}actions/rehearse/").json()
     assert (found[0]["ok"], found[0]["temporary"], found[0]["message"]) == (False, True, "The vault does not answer.")
@@ -339,7 +415,10 @@ def test_platforms_say_what_they_need(api, vault) -> None:
     rows = {row["name"]: row for row in api.get("/api/v1/platforms/").json()}
     assert set(rows) == set(platform_names())
     assert rows["local"]["shares_code_folder"] is True
-    assert rows["local"]["multi_phase"] is True
+    assert {name: rows[name]["multi_phase"] for name in BUILT_IN} == {
+        **dict.fromkeys(("command", "dlts", "local", "remote", "slurm"), True),
+        **dict.fromkeys(("adl", "azureml", "frameworkcontroller", "kubeflow", "kubernetes"), False),
+        "openpai": None}, "OpenPAI needs a storage for it"
     assert "gpuIndices" in rows["local"]["options_schema"]["properties"]
     vault_row = rows["vault"]
     assert vault_row["settings_schema"]["properties"]["token"]["anyOf"][0]["writeOnly"] is True

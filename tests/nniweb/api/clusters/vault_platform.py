@@ -19,6 +19,7 @@ class Door(SettingsModel):
 class VaultSettings(ClusterSettings):
     platform_name: ClassVar[str] = "vault"
     keeps_secrets: ClassVar[frozenset[str]] = frozenset({"doors"})
+    fields_of_checks: ClassVar[Mapping[str, str]] = {"connection": "token", "door": "doors[].port"}
     doors: list[Door] = []
     address: str
     token: SecretStr | None = None

@@ -79,7 +79,7 @@ def test_a_launch_copies_the_results_and_tells_of_them(send: Callable[..., Any],
 
 def test_one_that_a_person_may_not_see_is_refused_like_one_that_is_not_there(
         charlie: User, send: Callable[..., Any], earlier: Experiment) -> None:
-    said = "There is no experiment {!r} that you may see. Give the id of one, as its page shows it."
+    said = "There is no experiment \"{}\" that you may see. Give the id of one, as its page shows it."
     assert errors(send(startFrom=[earlier.public_id, "nonesuch"])) == {"startFrom[1]": said.format("nonesuch")}
     parsed = parse_experiment_config({**CONFIG, "startFrom": [earlier.public_id, "nonesuch"]})
     with pytest.raises(Refused) as refused:

@@ -6,8 +6,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from nniweb.experiments.charts.parameter_axes import columns_of
-from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, MOST_DRAWN, results_of
+from nniweb.experiments.charts.parameter_axes import Axis, Column, columns_of
+from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, FEWEST_DRAWN, MOST_DRAWN, Results, results_of
+from nniweb.experiments.charts.parameter_importance import FEWEST_LOOKED_AT, MOST_TRIALS, most_looked_at
 from nniweb.experiments.models import Experiment, Trial, TrialParameters
 
 Make = Callable[..., Experiment]
@@ -83,3 +84,19 @@ def test_of_many_trials_the_best_and_an_even_choice_of_the_others_are_drawn(make
     assert results.drawn == sorted(set(results.drawn))
     assert set(results.best_first[:BEST_DRAWN]) < set(results.drawn)
     assert results.best_first[-1] in results.drawn, "the worst too, so that axes do not shrink"
+
+
+def test_of_many_parameters_fewer_trials_are_drawn_and_looked_at() -> None:
+    def drawn(parameters: int) -> Results:
+        values = [float(number) for number in range(3000)]
+        columns = [Column(Axis(f"p{number}", "number"), [0.5] * 3000) for number in range(parameters)]
+        return Results(None, (0, 0, 0), 0, True, [str(number) for number in range(3000)], list(range(3000)), values,
+                       columns)
+
+    assert [len(drawn(parameters).drawn) for parameters in (0, 4, 24, 100, 1000)] == [
+        MOST_DRAWN, MOST_DRAWN, MOST_DRAWN, 400, FEWEST_DRAWN]
+    some = drawn(100)
+    assert set(some.best_first[:133]) < set(some.drawn)
+    assert {0, 2999} < set(some.drawn), "the worst and the best"
+    assert [most_looked_at(parameters) for parameters in (1, 25, 100, 200)] == [
+        MOST_TRIALS, MOST_TRIALS, 500, FEWEST_LOOKED_AT]

@@ -141,7 +141,7 @@ def test_pages_hear_of_it_and_the_worker_where_something_follows(make_attempt, m
 
 
 @pytest.mark.parametrize(("text", "field", "part"), [
-    ("not JSON", "", "not JSON: 'not JSON'"), ("[1]", "", "not a JSON object"), (7, "", "type int"),
+    ("not JSON", "", 'not JSON: "not JSON"'), ("[1]", "", "not a JSON object"), (7, "", "type int"),
     ("[" * 100_000, "", "not JSON"), (" " * 5_000_000, "", "5000000 characters"),
     ('{"value": "1"}', "type", "must be one of PERIODICAL"), ('{"type": "BEST", "value": "1"}', "type", "must be one"),
     ('{"type": "FINAL"}', "value", "is missing"), (said("x" * 1_000_000, 0, "FINAL"), "value", "must have fewer than"),

@@ -383,7 +383,7 @@ def test_the_command_goes_on_with_a_larger_limit(admin, kept: Path) -> None:
     assert "Trials that had not ended when NNI stopped: 1. They count as canceled" in out.getvalue()
     experiment = Experiment.objects.get()
     assert (experiment.status, experiment.target, experiment.max_trial_number) == ("RUNNING", "RUN", 9)
-    assert f"Imported 'kept', 5 trials, id {experiment.public_id}" in out.getvalue()
+    assert f"Imported \"kept\", 5 trials, id {experiment.public_id}" in out.getvalue()
 
 
 def test_one_that_was_imported_to_be_looked_at_goes_on_afterwards(admin, kept: Path) -> None:
@@ -394,7 +394,7 @@ def test_one_that_was_imported_to_be_looked_at_goes_on_afterwards(admin, kept: P
     with pytest.raises(CommandError, match="5 of its 5 trials. To continue, give a larger number"):
         call_command("import_nni", str(kept), "--continue", "--max-trial-number", "5")
     call_command("import_nni", str(kept), "--continue", stdout=out)
-    assert f"Continuing 'mine', which was imported as {looked_at.public_id}" in out.getvalue()
+    assert f"Continuing \"mine\", which was imported as {looked_at.public_id}" in out.getvalue()
     experiment = Experiment.objects.get()
     assert (experiment.public_id, experiment.status, experiment.target) == (looked_at.public_id, "RUNNING", "RUN")
     assert (experiment.trial_concurrency, experiment.name, experiment.max_trial_number) == (1, "mine", 6)

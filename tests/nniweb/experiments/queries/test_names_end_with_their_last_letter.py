@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from django.core.exceptions import ValidationError
+from rest_framework import serializers
 
-from nniweb.experiments.admin.cluster_form import ClusterForm
+from nniweb.documents.clusters import ClusterNameField
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import OS_USERS
 from nniweb.experiments.queries.named_trials import trials_of_jobs
@@ -22,9 +23,10 @@ def test_users_of_the_machine_are_refused_with_a_line_end(names: str) -> None:
 
 
 def test_a_clusters_name_is_refused_with_a_line_end() -> None:
-    assert ClusterForm.base_fields["name"].clean("lab") == "lab"
-    with pytest.raises(ValidationError):
-        ClusterForm.base_fields["name"].clean("lab\n")
+    field = ClusterNameField(trim_whitespace=False)
+    assert field.run_validation("lab") == "lab"
+    with pytest.raises(serializers.ValidationError):
+        field.run_validation("lab\n")
 
 
 def test_a_jobs_name_with_a_line_end_is_nobodys(make_attempt, admin: User) -> None:  # type: ignore[no-untyped-def]

@@ -60,10 +60,10 @@ def test_a_point_is_allowed_where_a_constraint_is_true_or_says_nothing_of_it() -
 @pytest.mark.parametrize(("text", "said"), [
     ("layers * units", "character 1 (layers * units): is a value and no condition; compare it"),
     ("layers <", "character 9: ends too early; expected: a value"),
-    ("layers <= units)", "character 16 ()): ')' is not expected here; expected: its end"),
-    ("layers units", "character 8 (units): 'units' is not expected here; expected: a comparison (= != < <= > >=)"),
-    ("a && b", "character 3 (&): '&' is not expected here. Write 'and'."),
-    ("a = 1; b = 2", "character 6 (;): ';' is not expected here. Write several constraints"),
+    ("layers <= units)", 'character 16 ()): ")" is not expected here; expected: its end'),
+    ("layers units", 'character 8 (units): "units" is not expected here; expected: a comparison (= != < <= > >=)'),
+    ("a && b", 'character 3 (&): "&" is not expected here. Write \'and\'.'),
+    ("a = 1; b = 2", 'character 6 (;): ";" is not expected here. Write several constraints'),
     ("opt = 'sgd", "character 7 ('): the text in quotes that begins here is not closed; a second ' is missing"),
     ("open('x') = 1", "character 1 (open): there is no function open; there are min, max, abs"),
     ("abs(1, a) = 1", "abs takes one argument, not 2"),
@@ -71,10 +71,10 @@ def test_a_point_is_allowed_where_a_constraint_is_true_or_says_nothing_of_it() -
     ("a + true > 1", "character 5 (true): this word cannot be computed with"),
     ("(a < b) = (c < d)", "a condition cannot be compared; join conditions by and, or, not"),
     ("min(a < b) > 1", "a condition cannot be given to min"),
-    ("a.b[0] = 1", "character 4 ([): '[' is not expected here. An element of a list"),
-    ("a = 1e999", "is too large a number"),
+    ("a.b[0] = 1", 'character 4 ([): "[" is not expected here. An element of a list'),
+    ("a = 1e999", "is too large a number"), ("a < \N{FULLWIDTH DIGIT ONE}", "character 5"),
     ("1 < 2", "contains no name"), ("  ", "is empty; write a condition"),
-    ("lambda: 1", "character 7 (:): ':' is not expected here"),
+    ("lambda: 1", 'character 7 (:): ":" is not expected here'),
     ("not 'a'", "is a value and no condition"),
 ])
 def test_a_wrong_constraint_is_refused_with_its_place(text: str, said: str) -> None:

@@ -59,7 +59,7 @@ def test_what_is_too_much_is_left_out_and_said_once_and_the_other_experiment_is_
     assert sum(len(said.text) for said in found) < BURST
     assert [said.text for said in found if said.experiment == "quiet"] == ["here"]
     assert [said.text.partition(" ")[2][:40] for said in found if said.level == logging.WARNING] == [
-        "tuner has written more than 1024 KiB in ", "bytes of what the tuner wrote were left "]
+        "tuner has written more than 1024 KB in a", "bytes of what the tuner wrote were left "]
     assert found[-1] == Said("noisy", logging.INFO, "calm")
     left_out = int(found[-2].text.split()[0])
     taken = sum(said.text == "y" * 99 for said in found) * 100

@@ -217,7 +217,7 @@ def test_a_process_that_sends_what_is_too_long_for_a_reply_is_ended_with_a_sente
     failure = error(bad_client.ask("bad", 2, 1))
     assert isinstance(failure, TunerProcessDied)
     assert failure.suspect == "bad"
-    assert "more than 32 MiB in one reply" in str(failure)
+    assert "more than 32 MB in one reply" in str(failure)
 
 
 def test_a_tuner_that_writes_without_end_takes_neither_memory_nor_processor_nor_the_log(

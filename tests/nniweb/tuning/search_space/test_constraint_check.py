@@ -36,7 +36,7 @@ def test_names_of_options_and_of_objects_in_options_are_known() -> None:
                   "layers, `learning rate`, size, opt, opt.momentum, shape, shape.rows. A text is written in quotes"),
     ("opt = sgd", "character 7 (sgd): is no parameter"), ("opt.beta > 0", "character 1 (opt.beta): is no parameter"),
     ("layers > 8", "none of 10,000 random points satisfies it. Widen it, or the search space"),
-    ("size < 3", "It cannot be computed for any of them: a division by zero, a text that is compared by <"),
+    ("size < 3", "It cannot be computed for any of them: a division by zero, a number"),
 ])
 def test_what_does_not_fit_is_refused(text: str, said: str) -> None:
     [(place, message)] = problems("layers > 0", text)
@@ -57,8 +57,10 @@ def test_what_is_left_out_and_how_little_is_left_are_said() -> None:
     space = {"a": {"_type": "randint", "_value": [0, 4]}, "x": {"_type": "uniform", "_value": [0, 1]}}
     undefined, = check_constraints(["x / a < 10"], parse_search_space(space)).notes
     assert undefined.startswith("constraints[0]: cannot be computed for ")
-    assert undefined.endswith("(a division by zero, a text that is compared by <, or the like); such points are left "
-                              "out.")
+    assert undefined.endswith("(a division by zero, a number that is compared with nothing, a text that is compared by "
+                              "<, or the like); such points are left out.")
+    [(_, alone)] = problems("x", space=space)
+    assert "a number that is compared with nothing" in alone
     few, = check_constraints(["abs(x - 0.5) < 0.001"], parse_search_space(space)).notes
     assert few.startswith("constraints: only about 0.")
     assert "% of the search space satisfies them" in few

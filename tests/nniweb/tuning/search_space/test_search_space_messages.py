@@ -28,7 +28,7 @@ NESTED_WITH_FAULT = {
         ({"_type": "quniform", "_value": [0, 1]}, "x._value", "the step q"),
         ({"_type": "quniform", "_value": [0, 1, 0]}, "x._value[2]", "greater than 0"),
         ({"_type": "quniform", "_value": [0, 1, 1e-300]}, "x._value[2]", "too small"),
-        ({"_type": "uniform", "_value": [0, "much"]}, "x._value[1]", "finite number, not 'much'"),
+        ({"_type": "uniform", "_value": [0, "much"]}, "x._value[1]", 'finite number, not "much"'),
         ({"_type": "uniform", "_value": [0, True]}, "x._value[1]", "not true"),
         ({"_type": "uniform", "_value": [0, float("inf")]}, "x._value[1]", "finite"),
         ({"_type": "uniform", "_value": {"low": 0}}, "x._value", "must be a list, not an object"),

@@ -142,7 +142,7 @@ def test_a_trial_that_is_stopped_between_two_runs_ends_as_wanted(rig: Rig, journ
     trial = journal.trial
     interrupt(rig, trial)
     rig.until(lambda: status(trial) == "WAITING")
-    Trial.objects.filter(pk=trial.pk).update(target="USER_CANCELED", message="Canceled by a person.")
+    Trial.objects.filter(pk=trial.pk).update(target="USER_CANCELED", message="Stopped by a person.")
     rig.service.say(trial.public_id, TrialJobStatus.USER_CANCELED, interrupted=False)
     rig.until(lambda: status(trial) == "USER_CANCELED")
 

@@ -73,7 +73,7 @@ def test_asking_again_while_it_is_due_asks_once(make_rig) -> None:
 
 @pytest.mark.parametrize(("error", "message", "code"), [
     (TemporaryError(Reason("unreachable", said="It is away.")), "It is away.", "unreachable"),
-    (UnknownTrialJob("gone"), "no trial job named 'gone' is known here", "platform"),
+    (UnknownTrialJob("gone"), 'no trial job named "gone" is known here', "platform"),
     (ZeroDivisionError("a defect"), "The platform's code failed in update_trial_job (ZeroDivisionError: a defect). See "
      "the log.", "service_defect"),
 ])

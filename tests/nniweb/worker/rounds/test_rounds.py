@@ -142,7 +142,7 @@ def test_a_queued_trial_that_was_never_submitted_is_canceled_at_once(rig: Rig) -
     queued = intents.submit_trial(experiment, {"x": 0.25})
     intents.cancel_trial(queued)
     queued.refresh_from_db()
-    assert (queued.status, queued.message) == ("USER_CANCELED", "Canceled by a person.")
+    assert (queued.status, queued.message) == ("USER_CANCELED", "Stopped by a person.")
     assert not queued.attempts.exists()
 
 

@@ -220,7 +220,7 @@ def test_what_cannot_be_read_is_logged_once_for_a_job_and_the_rest_is_kept(make_
         rig.rounds()
     said = [record.getMessage() for record in caplog.records]
     assert sum("cannot be read" in line for line in said) == 1
-    assert any("trial 0: a metric" in line and "not JSON: 'no JSON'" in line for line in said)
+    assert any("trial 0: a metric" in line and 'not JSON: "no JSON"' in line for line in said)
     assert sum("'nobody', which does not belong to this cluster" in line for line in said) == 1
     assert Metric.objects.get().number == 0.5
 
@@ -350,6 +350,6 @@ def test_texts_and_exit_codes_that_no_database_takes_are_stored_as_far_as_they_c
     rig.until(lambda: status(failed) == "FAILED")
     attempt = Attempt.objects.get(trial=failed)
     assert (attempt.url, attempt.platform_state, attempt.exit_code) == (
-        "a\u2400\\ud800b", {"text": "a\u2400?b"}, None)
+        "a\u2400\\ud800b", {"text": "a\ufffd\ufffdb"}, None)
     rig.service.say(other.public_id, TrialJobStatus.RUNNING)
     rig.until(lambda: status(other) == "RUNNING")

@@ -112,6 +112,6 @@ def test_a_keeper_that_something_stopped_is_believed_where_the_platform_says_not
 
 def test_a_trial_that_is_wanted_stopped_ends_at_once(rig: Rig) -> None:
     trial = running(rig)
-    Trial.objects.filter(pk=trial.pk).update(target="USER_CANCELED", message="Canceled by a person.")
+    Trial.objects.filter(pk=trial.pk).update(target="USER_CANCELED", message="Stopped by a person.")
     stopped(trial)
-    assert seen(trial)[:2] == ("USER_CANCELED", "Canceled by a person.")
+    assert seen(trial)[:2] == ("USER_CANCELED", "Stopped by a person.")

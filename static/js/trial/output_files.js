@@ -2,7 +2,7 @@
 
 import { byteSize } from "../lib/byte_size.js";
 import { rest, RestError } from "../lib/rest.js";
-import { moment } from "./times.js";
+import { moment } from "../ui/times.js";
 
 /** @typedef {{name: string, size: number, modified_at: string | null}} OutputFile */
 /** @typedef {{attempt: number, files: OutputFile[], cut: boolean, left_out: number}} Listing */

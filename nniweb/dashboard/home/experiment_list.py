@@ -9,6 +9,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from nniweb.api.experiments import experiment_views as experiment_rest
+from nniweb.dashboard.home.segments import segments, words
+from nniweb.dashboard.home.strip import strip_of
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.documents.experiments import NOT_IN_LISTS, summaries
@@ -17,12 +19,16 @@ from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models.experiment import ExperimentStatus
+from nniweb.experiments.queries.list_states import ListState, is_in
 from nniweb.experiments.results.best_so_far import improvements_of
 from nniweb.startup.first_start import launch_example
 
 EXPERIMENTS_PER_PAGE = 30
 #: Experiments whose tags are offered to filter by.
 TAGS_OF = 1000
+#: Parts of the list, and what people call them.
+STATES = {ListState.RUNNING: "Running", ListState.ATTENTION: "Needs attention", ListState.DONE: "Done"}
 
 
 @require_GET
@@ -35,19 +41,20 @@ def experiments(request: HttpRequest) -> HttpResponse:
     found = found.select_related("cluster", "owner", "group").defer(*NOT_IN_LISTS)
     page = query.page_of(experiment_rest.in_order(found, query.order), EXPERIMENTS_PER_PAGE)
     rows = _rows(list(page), user)
-    counts = visible.filter(archived=False).values_list("status").annotate(Count("pk")).order_by("status")
+    counts = visible.filter(archived=False).aggregate(**{state.value: Count("pk", filter=is_in(state))
+                                                         for state in ListState})
     return render(request, "dashboard/experiments.html", {
         "page": page, "rows": rows, "query": query,
-        "counts": list(counts),
+        "states": [(state.value, title, counts[state.value]) for state, title in STATES.items()],
+        "statuses": ExperimentStatus.values, "strip": strip_of(user, visible),
         "anything": bool(rows) or visible.exists(), "worker_is_alive": worker_is_alive(), "how_to_start": HOW_TO_START,
         "owners": visible.exclude(owner=None).order_by("owner__username").values_list(
             "owner__username", flat=True).distinct(),
         "clusters": visible.order_by("cluster__name").values_list("cluster__name", flat=True).distinct(),
         "tags": _tags(visible), "may_change": user.may_change,
-        "columns": [Column(query, "Name", "name"), Column(query, "Status", "status"), Column(query, "Progress"),
+        "columns": [Column(query, "Name", "name"), Column(query, "Status", "status"), Column(query, "Trials"),
                     Column(query, "Best", number=True), Column(query, "Cluster", "cluster"),
-                    Column(query, "Owner", "owner"), Column(query, "Started", "started", falls_first=True),
-                    Column(query, "Last change", "changed", falls_first=True)],
+                    Column(query, "Owner", "owner"), Column(query, "Last change", "changed", falls_first=True)],
     })
 
 
@@ -56,16 +63,10 @@ def _rows(shown: list[Experiment], user: User) -> list[dict[str, Any]]:
     best = improvements_of([experiment.pk for experiment in shown])
     groups = set(user.groups.values_list("pk", flat=True))
     return [{**row, "best_so_far": best[experiment.pk], "is_finished": experiment.is_finished,
-             "may_steer": may_steer(user, experiment, groups), "parts": _parts(row)}
+             "may_steer": may_steer(user, experiment, groups),
+             "segments": segments(row["progress"]["trials"], row["max_trial_number"]),
+             "segments_words": words(row["progress"]["trials"], row["max_trial_number"])}
             for row, experiment in zip(summaries(shown), shown, strict=True)]
-
-
-def _parts(row: dict[str, Any]) -> dict[str, float | None]:
-    """How much of its trials and of its time an experiment has used, 0 to 1; None where there is no limit."""
-    progress = row["progress"]
-    most, seconds = row["max_trial_number"], row["max_duration"]
-    return {"trials": min(1.0, progress["ended"] / most) if most else None,
-            "time": min(1.0, progress["elapsed"] / seconds) if seconds else None}
 
 
 def _tags(visible: QuerySet[Experiment]) -> list[str]:

@@ -16,8 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
+from trainingservice.cluster_metadata.kept_secrets import (
+    keep_secrets,
+    moved_secrets,
+    moved_sentence,
+    put_secret,
+    secrets_of,
+    steps_of,
+)
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions, without_secrets
 from trainingservice.errors import InvalidMetadata
 from trainingservice.limited_json import JsonRefused, read_json
@@ -241,16 +249,23 @@ class MetadataKey:
     def applied(self, settings: ClusterSettings, value: str) -> tuple[ClusterSettings, dict[str, Any]]:
         """Settings in which the value holds, and what of it is no setting. Secrets that it leaves out stay as they are.
 
-        Raises InvalidMetadata.
+        Raises InvalidMetadata, also where such a secret was given for another address.
         """
         parts = self.read(value)
         document = self.changed(without_secrets(settings), parts)
-        _put_secrets(document, settings)
+        secrets = dict(secrets_of(settings))
+        found = keep_secrets(secrets, type(settings), without_secrets(settings), document)
+        for path, secret in found.kept.items():
+            put_secret(document, path, secret)
         try:
-            return type(settings).model_validate(document), parts.rest
+            after = type(settings).model_validate(document)
         except ValidationError as invalid:
             error = invalid.errors()[0]
             raise InvalidMetadata(self.place_of(error["loc"], parts), sentence(error)) from None
+        outside = [path for path in found.kept if "[" not in path]
+        for path, changes in (found.moved | moved_secrets(outside, settings, after)).items():
+            raise InvalidMetadata(self.place_of(steps_of(path), parts), moved_sentence(changes))
+        return after, parts.rest
 
 
 @dataclass(frozen=True)
@@ -383,18 +398,3 @@ def _merged(one: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         mine = both.get(name)
         both[name] = _merged(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
     return both
-
-
-def _put_secrets(document: dict[str, Any], settings: BaseModel) -> None:
-    """Put the secrets of settings where a document leaves them out; in a list, where the entry is else the same."""
-    for name, known in type(settings).model_fields.items():
-        alias, value = known.alias or name, getattr(settings, name)
-        if isinstance(value, BaseModel):
-            if isinstance(document.get(alias), dict):
-                _put_secrets(document[alias], value)
-        elif isinstance(value, tuple | list):
-            for entry, mine in zip(document.get(alias) or (), value, strict=False):
-                if isinstance(mine, BaseModel) and isinstance(entry, dict) and entry == without_secrets(mine):
-                    _put_secrets(entry, mine)
-        elif isinstance(value, SecretStr):
-            document.setdefault(alias, value)

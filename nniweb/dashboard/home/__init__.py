@@ -1,0 +1,1 @@
+"""The first page: what runs now, what needs attention, and all experiments."""

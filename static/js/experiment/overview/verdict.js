@@ -1,0 +1,88 @@
+/** The card above the chart: kept as the server has it; which parameters matter most is asked for when the page is drawn. */
+
+import { rest } from "../../lib/rest.js";
+import { refreshParts } from "../../ui/refreshed_parts.js";
+import { ThrottledReload } from "../throttled_reload.js";
+
+/** Shortest pauses before the card, and before what matters, is taken anew, in milliseconds. */
+const PAUSE = 5_000;
+const MATTERS_PAUSE = 60_000;
+/** So many parameters are named. */
+const NAMED = 2;
+
+export class Verdict {
+  /** @param {any} experiment */
+  constructor(experiment) {
+    this.id = experiment.id;
+    this.best = experiment.progress.best_trial_id;
+    this.status = experiment.status;
+    this.reload = new ThrottledReload(() => refreshParts(["verdict", "failures"]), PAUSE);
+    this.matters = new ThrottledReload(() => this.loadMatters(), MATTERS_PAUSE);
+    document.addEventListener("click", (event) => {
+      const button = event.target instanceof Element ? event.target.closest("[data-do]") : null;
+      if (!(button instanceof HTMLElement)) return;
+      /** @type {HTMLElement | null} */ (document.querySelector(`#controls [data-action="${button.dataset.do}"]`))?.click();
+    });
+  }
+
+  /** After the charts: they come first. */
+  start() {
+    const ask = () => this.matters.ask();
+    if ("requestIdleCallback" in window) requestIdleCallback(ask, { timeout: 3_000 });
+    else setTimeout(ask, 500);
+  }
+
+  /**
+   * Trials of a frame.
+   * @param {any[]} trials
+   */
+  heard(trials) {
+    const ended = trials.filter((trial) => trial.ended_at);
+    if (!ended.length) return;
+    this.reload.ask();
+    this.matters.ask();
+  }
+
+  async loadMatters() {
+    const place = document.querySelector("#matters ol");
+    const found = await rest("GET", `experiments/${this.id}/parameters/importance/`);
+    if (!place) return;
+    if (found.looked_at === 0) {
+      say(place, found.trials < found.needed ? `Known from ${found.needed} results on.` : "There are no parameters to compare.");
+      return;
+    }
+    const rows = found.parameters.filter((/** @type {any} */ row) => row.importance !== null)
+      .sort((/** @type {any} */ one, /** @type {any} */ other) => other.importance - one.importance).slice(0, NAMED);
+    place.replaceChildren(...rows.map((/** @type {any} */ row) => {
+      const item = document.createElement("li");
+      const name = document.createElement("b");
+      name.textContent = row.name;
+      const share = document.createElement("span");
+      share.className = "quiet";
+      share.textContent = ` ${Math.round(row.importance * 100)} %${direction(row.correlation)}`;
+      const bar = document.createElement("progress");
+      bar.max = 1;
+      bar.value = row.importance;
+      bar.setAttribute("aria-label", `Importance of ${row.name}`);
+      item.append(name, share, bar);
+      return item;
+    }));
+  }
+}
+
+/** How the result goes with a parameter, where it clearly does. @param {number | null} correlation */
+function direction(correlation) {
+  if (correlation === null || Math.abs(correlation) < 0.3) return "";
+  return correlation > 0 ? ", result rises with it" : ", result falls with it";
+}
+
+/**
+ * @param {Element} place
+ * @param {string} words
+ */
+function say(place, words) {
+  const item = document.createElement("li");
+  item.className = "quiet";
+  item.textContent = words;
+  place.replaceChildren(item);
+}
