@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from nniweb.dashboard.experiment_tabs.carried_selection import MOST_COMPARED
 from nniweb.dashboard.experiment_tabs.head import experiment_of, result_title, tab
 from nniweb.dashboard.experiment_tabs.overview import best_trials
 from nniweb.dashboard.words import digits_apart
@@ -22,8 +23,6 @@ from nniweb.experiments.downloads.export import flat
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.results.other_metrics import mode_of, names_of
 
-#: Side by side at once; the same as in static/js/experiment/compared_trials.js.
-MOST_COMPARED = 20
 #: Trials of the choices that are offered where none were chosen.
 _OFFERED = 5
 #: Lines that are told apart by colour; after these the same colours come dashed, then dotted (nniweb.css).

@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
 from nniweb.dashboard.algorithm_choices import choices
+from nniweb.dashboard.experiment_tabs.carried_selection import address_of_tab
 from nniweb.dashboard.home.segments import segments, words
 from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.documents.experiments import NOT_IN_LISTS, document
@@ -51,7 +52,8 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
     steers = may_steer(visitor, experiment)
     metrics = names_of(experiment)
     return {
-        "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name, "tabs": TABS,
+        "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name,
+        "tabs": [(one, title, address_of_tab(request, one, experiment.public_id)) for one, title in TABS.items()],
         "metrics": metrics, "main_title": result_title(experiment),
         "further_objectives": [one["metric"] for one in experiment.objectives[1:]],
         "segments": segments(shown["progress"]["trials"], shown["max_trial_number"]),

@@ -13,7 +13,7 @@ export function selectedInAddress() {
 }
 
 /**
- * Let the tabs' links carry these.
+ * Let the tabs' links carry these from now on; what the address has selected, they carry from the server.
  * @param {string[]} ids
  */
 export function carrySelection(ids) {

@@ -13,7 +13,6 @@ import { refreshParts } from "../ui/refreshed_parts.js";
 import "../ui/menus.js";
 import { drawSegments } from "../ui/segments.js";
 import { isFinishedExperiment, showOutcome, showText } from "../ui/status.js";
-import { carrySelection, selectedInAddress } from "./carried_selection.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { best, duration } from "../lib/formats.js";
 import { limitsReached, startMoreDialog } from "./dialogs/more_dialog.js";
@@ -226,7 +225,6 @@ async function refreshAll() {
 export function startHead(listener = {}) {
   tab = listener;
   showControls();
-  carrySelection(selectedInAddress());
   live.watch(`experiment/${id}`, experiment.revision, (frame) => {
     if (frame.gone) {
       showError("This experiment was deleted, or you may no longer see it.");

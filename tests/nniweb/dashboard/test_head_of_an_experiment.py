@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from socket import gethostname
+from urllib.parse import urlencode
 
 import pytest
 from django.urls import reverse
@@ -25,6 +26,28 @@ def test_every_tab_names_the_best_trial(page: Page, make_attempt: MakeAttempt, t
     html = page(reverse(tab, args=[experiment.public_id]))
     trial = experiment.trials.get(sequence_id=1).public_id
     assert f'<a data-cell="best" title="0.25" href="/trials/{trial}/">0.25</a>' in html
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_links_of_the_tabs_carry_the_selection_before_any_script_runs(page: Page, make_attempt: MakeAttempt,
+                                                                      tab: str) -> None:
+    experiment = make_attempt(status="SUCCEEDED", final_number=0.5).trial.experiment
+    for given in ("?selected=a,b", *(["?trials=a,b"] if tab == "experiment-compare" else [])):
+        html = page(reverse(tab, args=[experiment.public_id]) + given)
+        for name in TABS:
+            compared = "&amp;trials=a,b" if name == "experiment-compare" else ""
+            assert f'<a href="{reverse(name, args=[experiment.public_id])}?selected=a,b{compared}"' in html
+
+
+def test_links_of_the_tabs_carry_no_more_than_an_address_takes(page: Page, make_experiment: Make) -> None:
+    experiment = make_experiment()
+    address = reverse("experiment-timeline", args=[experiment.public_id])
+    for selected, carried in (("a", "?selected=a"), (",".join("b" * 101), ""), ('"><i>', "?selected=%22%3E%3Ci%3E")):
+        assert f'href="{reverse("experiment-log", args=[experiment.public_id])}{carried}"' in page(
+            f"{address}?{urlencode({'selected': selected})}")
+    many = ",".join("c" * 21)  # more than are compared at once
+    assert f'{reverse("experiment-compare", args=[experiment.public_id])}?selected={many}"' in page(
+        f"{address}?selected={many}")
 
 
 @pytest.mark.parametrize("tab", ["experiment", "experiment-config"])
