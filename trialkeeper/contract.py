@@ -144,6 +144,8 @@ class CodeDocument(TypedDict, total=False):
     sha256: str
     #: Path of the archive on this machine; without it the keeper fetches it from the server.
     archive: str
+    #: Folder at the archive's top whose content is the trial's code; without it the whole archive is.
+    part: str
 
 
 class LimitsDocument(TypedDict, total=False):

@@ -48,7 +48,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.replicates import stored_replicates
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions, without_secrets
+from trainingservice.cluster_settings import TrialOptions, part_folders, without_secrets
 from trainingservice.platforms import load_platform
 
 
@@ -114,7 +114,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     findings = rehearse_cluster(cluster, section, options, settings, folder)
     # without code of its own a trial elsewhere may find its files in an image, or on its machine
     if not isinstance(code, GitCode) and (folder is not None or platform.shares_code_folder):
-        findings = [*findings, *command_findings(settings.trial_command, folder)]
+        findings = [*findings, *_command_findings(settings, options, code, folder)]
     check_git_access(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)
@@ -127,6 +127,19 @@ def _code_folder(settings: ExperimentSettings, code: BroughtCode | None) -> Path
     if code is None:
         return settings.trial_code_directory
     return code.folder if isinstance(code, UploadedCode) else None
+
+
+def _command_findings(settings: ExperimentSettings, options: TrialOptions, code: BroughtCode | None,
+                      folder: Path | None) -> list[RehearsalFinding]:
+    """Whether the files that the commands run are there, each in the folder of the role whose command it is."""
+    parts = options.code_parts()
+    if not parts:
+        return command_findings(settings.trial_command, folder)
+    folders = code.parts if isinstance(code, UploadedCode) else part_folders(parts)
+    return [replace(finding, message=f"Role {part.name}: {finding.message}")
+            for part in parts for command in dict.fromkeys(part.commands)
+            for finding in command_findings(command or settings.trial_command, folders[part.name],
+                                            "the role's command" if command else "trialCommand")]
 
 
 def launched_before(owner: User, key: str) -> Experiment | None:
