@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from nniweb.client.code_upload import prepare
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import CodeArchive, Experiment
 from tests.fakes.kubernetes.api import KubernetesApiDouble
@@ -103,6 +105,26 @@ def test_uploaded_folders_are_found_again_in_a_clone(api, text) -> None:
     second = again(api, cloned)
     assert second.status_code == 201, second.content
     assert (second.json()["code_sha256"], kept()) == (launched.json()["code_sha256"], KEPT)
+
+
+def test_what_the_client_sends_of_a_file_comes_to_the_same_code(api, text, sources) -> None:
+    (sources / "away").mkdir()
+    prepared = prepare(text.replace("learn", "../learn").replace("serve\n", "../serve\n"), sources / "away")
+    packed = io.BytesIO()
+    prepared.write(packed)
+    launched = upload(api, prepared.config, packed.getvalue())
+    assert launched.status_code == 201, launched.content
+    assert kept() == KEPT
+    assert launched.json()["code_folders"] == {"worker": "worker", "ps": "ps"}
+
+
+def test_the_page_shows_the_folders_of_the_roles(api, text, sources, admin, client) -> None:
+    launched = api.post("/api/v1/experiments/", {"config": text, "base_directory": str(sources)}).json()
+    assert launched["code_folders"] == {"worker": str(sources / "learn"), "ps": str(sources / "serve")}
+    client.force_login(admin)
+    page = client.get(f"/experiments/{launched['id']}/config/").content.decode()
+    assert f"worker: <code>{sources / 'learn'}</code>" in page
+    assert f"ps: <code>{sources / 'serve'}</code>" in page
 
 
 def test_a_folder_outside_of_what_was_uploaded_is_an_error_at_its_role(api, text, sources) -> None:
