@@ -209,6 +209,25 @@ def test_a_clean_stop_hands_everything_over_at_once(supervisor: Supervisor) -> N
     assert not Worker.objects.exists()
 
 
+def test_a_stop_is_not_kept_waiting_until_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nniweb.worker.supervisor.LOOK_SECONDS", 90.0)
+    waits, wait = threading.Event(), doorbell.Listener.wait
+
+    def noted(listener: doorbell.Listener, timeout: float) -> set[int]:
+        waits.set()
+        return wait(listener, timeout)
+
+    monkeypatch.setattr(doorbell.Listener, "wait", noted)
+    supervisor = Supervisor()
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    assert waits.wait(60)
+    supervisor.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not Worker.objects.exists()
+
+
 def test_a_worker_whose_row_was_taken_away_writes_it_again(supervisor: Supervisor) -> None:
     until(worker_is_alive)
     Worker.objects.all().delete()
