@@ -1,11 +1,10 @@
 # One command starts the server, one tests it. Works with GNU make and with the make of macOS. The rest is in scripts/.
 
 PYTHON_IN_VENV = .venv/bin/python
-# Without this variable each worker compiles pytest's plugins and all tests anew.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE $(PYTHON_IN_VENV) -m pytest
+PYTEST = $(PYTHON_IN_VENV) -m pytest
 # A small machine has two processors, and more than half of the time tests wait for something. A file stays with one
 # worker: each server and browser of a file is started once.
-PYTEST_JOBS = 4 --dist loadscope --no-loadscope-reorder
+PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints wheel structure
 
