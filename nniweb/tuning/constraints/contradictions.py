@@ -1,7 +1,7 @@
 """Constraints on outcomes that no result can satisfy together.
 
-Looked at is what compares a metric with a number: ``latency < 20``, alone or joined by ``and``. Everything else, such as
-``latency * size < 20``, is taken as possible.
+Looked at is what compares a metric with a number: ``latency < 20``, alone or joined by ``and``. Everything else, such
+as ``latency * size < 20``, is taken as possible.
 """
 
 from collections.abc import Iterator, Sequence
