@@ -15,6 +15,8 @@ from nniweb.experiments.config.search_space.annotated_space import Places, read_
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
 from nniweb.tuning import algorithms
+from nniweb.tuning.constraints.constraint import read_constraints
+from nniweb.tuning.constraints.contradictions import contradictions
 from nniweb.tuning.registered_algorithms import find_registered
 from nniweb.tuning.search_space.constraint_check import check_constraints, check_texts
 from nniweb.tuning.search_space.parser import parse_search_space
@@ -115,6 +117,9 @@ def check_constraints_of(document: ExperimentDocument, search_space: Mapping[str
     for field, texts in ((_CONSTRAINTS, document.constraints), (_OUTCOMES, document.outcome_constraints)):
         for place, problem in check_texts(texts)[1]:
             findings.add((field, place or 0), problem)
+    if not findings.has_error(_OUTCOMES):
+        for place, problem in contradictions(read_constraints(document.outcome_constraints)):
+            findings.add((_OUTCOMES, place), problem)
     if document.outcome_constraints and document.multi_phase:
         findings.add(_OUTCOMES, f"excludes {findings.spelling('multiPhase')}: the result of a parameter set is "
                                 "one number")
