@@ -52,6 +52,12 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
         "file with the password or token for the repository (https)"))
     parser.add_argument("--user", help="owner of the experiment (default: the first administrator); not with --server, "
                                        "where the token decides")
+    seen_by = parser.add_mutually_exclusive_group()
+    seen_by.add_argument("--group", metavar="NAME", help=(
+        "make the experiment visible to the members of this group of yours, who may steer it (default: your group if "
+        "you are in exactly one, else nobody)"))
+    seen_by.add_argument("--private", action="store_const", const="", dest="group",
+                         help="make it visible to you and administrators only")
     add_server_arguments(parser)
     parser.add_argument("--cluster", metavar="NAME", help=(
         "with --server: a cluster of the server, instead of the one in the file"))

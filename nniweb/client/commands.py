@@ -74,11 +74,12 @@ class _Commands:
                               "who owns the experiment.")
         progress = _UploadLine(self._err) if self._err.isatty() else None
         experiment = self._client.launch(options.config, code=options.code, cluster=options.cluster,
-                                         git=_git(options), progress=progress)
+                                         git=_git(options), group=options.group, progress=progress)
         if progress is not None:
             progress.end()
         self.say(f"Launched {shown(experiment.name)}, id {experiment.id}")
         self.say(experiment.url)
+        self.say(words.visibility_line(experiment.document))
         for note in experiment.document["notes"]:
             self.say(f"Note: {note}")
         return self.follow(experiment) if options.follow else 0

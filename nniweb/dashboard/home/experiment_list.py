@@ -14,7 +14,7 @@ from nniweb.dashboard.home.strip import strip_of
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.documents.experiments import NOT_IN_LISTS, summaries
-from nniweb.experiments.access.visibility import may_steer, visible_experiments
+from nniweb.experiments.access.visibility import may_dispose, may_steer, visible_experiments
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
@@ -63,7 +63,7 @@ def _rows(shown: list[Experiment], user: User) -> list[dict[str, Any]]:
     best = improvements_of([experiment.pk for experiment in shown])
     groups = set(user.groups.values_list("pk", flat=True))
     return [{**row, "best_so_far": best[experiment.pk], "is_finished": experiment.is_finished,
-             "may_steer": may_steer(user, experiment, groups),
+             "may_steer": may_steer(user, experiment, groups), "may_dispose": may_dispose(user, experiment),
              "segments": segments(row["progress"]["trials"], row["max_trial_number"]),
              "segments_words": words(row["progress"]["trials"], row["max_trial_number"])}
             for row, experiment in zip(summaries(shown), shown, strict=True)]

@@ -21,12 +21,6 @@ from trainingservice.reasons import Reason
 from trainingservice.words.shown_value import shown
 
 
-def group_of(owner: User) -> Group | None:
-    """The group that shares the owner's experiments, where there is no choice; others can be set afterwards."""
-    groups = list(owner.groups.all()[:2])
-    return groups[0] if len(groups) == 1 else None
-
-
 def why_not_here(owner: User, platform: type[TrainingService], settings: ClusterSettings | None
                  ) -> list[tuple[str, str]]:
     """Why this person may run no trials there, whatever they ask of it: fields and sentences, [] where they may.
@@ -175,9 +169,8 @@ def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None) ->
     return section.settings
 
 
-def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User) -> None:
+def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User, group: Group | None) -> None:
     """Whether quotas leave room for one more experiment. In a transaction. Raises Refused."""
-    group = group_of(owner)
     if reason := why_no_experiment_more(owner, group):
         raise Refused(reason)
     if reason := why_not_so_many_gpus(owner, group, options.gpus_of_a_trial(settings.trial_gpu_number)):
