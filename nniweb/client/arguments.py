@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
+
+from trainingservice.words.shown_value import shown
 
 #: What shells report of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -37,6 +41,17 @@ def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False
                        "only you may read (NNIWEB_TOKEN_FILE, else ~/.config/nniweb/token)")
     group.add_argument("--ca-file", type=Path, metavar="FILE", default=default, help=(
         "PEM file of the authority that signed the server's certificate, if it is a private one (NNIWEB_CA_FILE)"))
+
+
+def changed_parameter(written: str) -> tuple[str, Any]:
+    """Name and value out of ``lr=0.01``: JSON, else text. Raises ArgumentTypeError."""
+    name, is_given, text = written.partition("=")
+    if not (name and is_given):
+        raise argparse.ArgumentTypeError(f"{shown(written)} is not NAME=VALUE")
+    try:
+        return name, json.loads(text)
+    except ValueError:
+        return name, text
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +97,11 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     steering["resume"].add_argument("--max-trial-number", type=int, metavar="N", help="a new maxTrialNumber")
     steering["resume"].add_argument("--max-duration", metavar="TIME",
                                     help="a new maxExperimentDuration, such as 90m or 2h")
+    rerun = _of_one(verbs, "rerun", "run one of its trials again as a new one, which counts towards the trial limit; "
+                                    "where that is reached, it grows by one, also after the end")
+    rerun.add_argument("number", type=int, help="number of the trial")
+    rerun.add_argument("--set", action="append", type=changed_parameter, metavar="NAME=VALUE", dest="changed", help=(
+        "with another value of this parameter, as JSON or plain text: --set lr=0.01 --set optimizer=adam"))
     changes = _of_one(verbs, "changes", "list the changes after its launch, and who made them")
     undo = _of_one(verbs, "undo", "undo one of these changes")
     undo.add_argument("number", type=int, help="number of the change, as changes lists it")

@@ -154,6 +154,10 @@ class _Commands:
         experiment.undo_change(options.number)
         self.say(f"Change {options.number} of {experiment.name} ({experiment.id}) was undone.")
 
+    def _rerun(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        again = experiment.rerun(options.number, dict(options.changed or ()))
+        self.say(words.rerun_line(options.number, again.document))
+
     def _trials(self, experiment: Experiment, options: argparse.Namespace) -> None:
         found = experiment.trials(options.filter)
         self._json(found) if options.as_json else self._lines(words.trials_table(found))

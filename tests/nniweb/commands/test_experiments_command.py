@@ -223,3 +223,19 @@ def test_follow_ends_with_the_experiments_outcome(experiment) -> None:
 def test_options_for_another_server_are_not_taken_for_this_one(experiment, tmp_path) -> None:
     with pytest.raises(CommandError, match="--token-file is only for a server on another machine"):
         run("list", "--token-file", tmp_path / "token")
+
+
+def test_a_trial_runs_again_after_the_end_with_what_is_changed(experiment) -> None:
+    Experiment.objects.update(status="DONE", max_trial_number=3, next_sequence_id=3)
+    text = run("rerun", "abc", "1", "--set", "x=0.5", "--set", "optimizer=adam")
+    again = Trial.objects.get(sequence_id=3)
+    assert f"Trial 1 runs again as trial 3 ({again.public_id})." in text
+    assert again.parameter_sets.get().value == {"x": 0.5, "net": {"_name": "mlp", "units": [1, 2]}, "optimizer": "adam"}
+    experiment.refresh_from_db()
+    assert (experiment.status, experiment.max_trial_number) == ("RUNNING", 4)
+    run("rerun", "abc", "0")
+    assert Trial.objects.get(sequence_id=4).rerun_of.sequence_id == 0
+    with pytest.raises(CommandError, match="has no trial 9"):
+        run("rerun", "abc", "9")
+    with pytest.raises(CommandError, match="is not NAME=VALUE"):
+        run("rerun", "abc", "1", "--set", "x")
