@@ -25,7 +25,8 @@ LAUNCH_HELP = ("Launch an experiment from its config file. With --follow the exi
                "an error or if all of its trials failed, 2 if no worker is alive, 3 if somebody "
                "stopped it, 4 if the server has not answered for ten minutes.")
 EXPERIMENTS_HELP = ("List experiments; show, follow, pause, resume, stop or delete one, run its failed trials again, "
-                    "show or export its trials and metrics, import results. The beginning of an id is enough.")
+                    "show or export its trials and metrics, import results. The beginning of an id is "
+                    "enough, and so is a name that only one has.")
 
 
 def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
@@ -126,5 +127,5 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
 def _of_one(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: str,
             about: str) -> argparse.ArgumentParser:
     parser = verbs.add_parser(verb, help=about)
-    parser.add_argument("id", help="id of the experiment, or its beginning")
+    parser.add_argument("id", help="id of the experiment, its beginning, or the name where only one has it")
     return parser

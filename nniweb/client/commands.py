@@ -212,15 +212,17 @@ class _Commands:
     # --- how -------------------------------------------------------------------------------------------------
 
     def _find(self, start: str) -> Experiment:
-        """The experiment whose id begins so. Raises ClientError unless there is exactly one."""
-        found = [each for each in self._client.experiments(q=start, archived="all") if each.id.startswith(start)]
+        """The experiment whose id begins so, or that has this name. Raises ClientError unless there is exactly one."""
+        found = [each for each in self._client.experiments(q=start, archived="all")
+                 if each.id.startswith(start) or each.name == start]
         exact = [each for each in found if each.id == start]
         if len(found) == 1 or exact:
             return (exact or found)[0]
         if not found:
-            raise ClientError(f"There is no experiment whose id begins with {shown(start)}, or you may not see it. "
+            raise ClientError(f"There is no experiment whose id begins with {shown(start)}, and none of this name, or "
+                              "you may not see it. "
                               "`nniweb experiments list --all` lists all experiments that you may see.")
-        raise ClientError(f"Several ids begin with {shown(start)}: "
+        raise ClientError(f"Several experiments have this name or an id that begins with {shown(start)}: "
                           f"{', '.join(f'{each.name} ({each.id})' for each in found[:6])}.")
 
     def _lines(self, lines: list[str]) -> None:

@@ -28,7 +28,7 @@ def test_a_token_is_made_used_and_removed_and_a_first_password_chosen(server: Ru
     secret = page.get_by_label("The new token").input_value()
     own = {"headers": {"Authorization": f"Token {secret}"}, "timeout": 30, "proxies": {"http": ""}}
     assert requests.get(f"{server.url}/api/v1/account/", **own).json()["scope"] == "read"
-    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_role("button", name=re.compile("Copied|Selected"))).to_be_visible()
     page.goto("/account/")
     expect(page.get_by_text(secret)).to_have_count(0)

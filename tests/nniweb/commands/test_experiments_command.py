@@ -83,14 +83,14 @@ def test_an_imported_one_is_found_by_the_id_that_it_had_with_nni(experiment, mak
     make_experiment(public_id="xyz000000000", foreign_id="abc123ab", name="rats")
     assert "rats (xyz000000000)" in run("show", "abc123ab"), "the whole id comes before the beginning of another"
     assert "mice (abc123abc123)" in run("show", "abc123abc")
-    with pytest.raises(CommandError, match="Several ids"):
+    with pytest.raises(CommandError, match="Several experiments"):
         run("show", "abc1")
 
 
 def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment) -> None:
     make_experiment(public_id="abd000000000")
     assert "mice" in run("show", "abc1")
-    with pytest.raises(CommandError, match="Several ids"):
+    with pytest.raises(CommandError, match="Several experiments"):
         run("show", "ab")
     with pytest.raises(CommandError, match='no experiment whose id begins with "x"'):
         run("show", "x")
@@ -239,3 +239,12 @@ def test_a_trial_runs_again_after_the_end_with_what_is_changed(experiment) -> No
         run("rerun", "abc", "9")
     with pytest.raises(CommandError, match="is not NAME=VALUE"):
         run("rerun", "abc", "1", "--set", "x")
+
+
+def test_a_name_is_enough_where_only_one_has_it(experiment, make_experiment) -> None:
+    assert run("show", "mice").startswith("mice (abc123abc123)")
+    make_experiment(public_id="xyz123xyz123", name="mice")
+    with pytest.raises(CommandError, match='Several experiments have this name or an id that begins with "mice"'):
+        run("show", "mice")
+    make_experiment(public_id="micemicemice", name="rats")
+    assert run("show", "micemicemice").startswith("rats"), "an id goes before a name"
