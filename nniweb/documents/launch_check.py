@@ -24,6 +24,8 @@ class CheckedLaunchSerializer(serializers.Serializer[Any]):
     platform = serializers.CharField()
     cluster = serializers.CharField(allow_null=True, help_text=(
         "The cluster on which the experiment would run; null for a new cluster."))
+    group = serializers.CharField(allow_null=True, help_text=(
+        "The group whose members would see the experiment and might steer it; null: only you and administrators."))
     tuner = serializers.CharField()
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
@@ -47,6 +49,7 @@ def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, An
     return dict(CheckedLaunchSerializer({
         "name": settings.experiment_name or "experiment", "form": parsed.source_version,
         "platform": checked.platform.platform, "cluster": None if checked.cluster_is_new else checked.cluster.name,
+        "group": checked.visible_to.group.name if checked.visible_to.group else None,
         "tuner": settings.tuner.name or settings.tuner.registered_as or settings.tuner.class_name or "",
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
         "parameters": list(settings.search_space), "search_space": settings.search_space,
