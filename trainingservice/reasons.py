@@ -222,6 +222,11 @@ def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> s
                          "or ask an administrator to raise the quota.")
 
 
+def _checkpoint_quota(whose: Mapping[str, str], most: int) -> str:
+    return _with_capital(f"{_whose(**whose)} allows {most} GB of checkpoints, and they are used up. Keep fewer "
+                         "checkpoints, delete an experiment, or ask an administrator to raise the quota.")
+
+
 def _gpu_quota(whose: Mapping[str, str], most: int, asked: int) -> str:
     allowed = "1 GPU" if most == 1 else f"{most} GPUs"
     return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, but one trial asks for {asked}. Lower "
@@ -491,6 +496,9 @@ CODES: dict[str, Kind] = {
     "experiment_quota": Kind(
         "As many experiments as a quota allows have not ended. whose: kind (person, each_person, group) and name.",
         _experiment_quota),
+    "checkpoint_quota": Kind(
+        "The server keeps as many bytes of checkpoints as a quota allows. whose: as with experiment_quota.",
+        _checkpoint_quota),
     "gpu_quota": Kind(
         "One trial of the experiment would ask for more GPUs than a quota allows. whose: as with experiment_quota.",
         _gpu_quota),

@@ -14,13 +14,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
-from nniweb.experiments.checkpoints.chunk_files import (
-    DamagedFile,
-    check_file,
-    chunk_path,
-    keep_file,
-    manifest_path,
-)
+from nniweb.experiments.checkpoints.chunk_files import DamagedFile, check_file, chunk_path, manifest_path
 from nniweb.experiments.checkpoints.stored_checkpoints import (
     add_checkpoint,
     chunk_was_lost,
@@ -31,6 +25,7 @@ from nniweb.experiments.checkpoints.stored_checkpoints import (
     wrong_sizes,
 )
 from nniweb.experiments.models import Attempt, Experiment
+from nniweb.experiments.quotas.checkpoint_quota import why_no_checkpoints_more
 from nniweb.keeperapi.job_files import attempt_of
 from trainingservice.receiver import checkpoint_manifests
 from trainingservice.receiver.report_reading import RefusedReport
@@ -56,6 +51,8 @@ def put_chunk(job_name: str, token_hash: str, sha256: str, body: IO[bytes]) -> d
         experiment = _that_keeps(attempt)
         content = body.read()
         checkpoint_manifests.check_chunk(content, sha256)
+        if not has_chunk(experiment, sha256) and (why_not := why_no_checkpoints_more(experiment, len(content))):
+            raise RefusedReport(413, contract.ERROR_TOO_LARGE, why_not)
         keep_chunk(experiment, sha256, content, timezone.now())
         return {}
 
@@ -72,9 +69,9 @@ def put_manifest(job_name: str, token_hash: str, checkpoint_id: str, body: IO[by
             raise checkpoint_manifests.missing_chunks(absent)
         if wrong_sizes(experiment, manifest.chunks):
             raise RefusedReport(400, contract.ERROR_UNREADABLE, "The manifest gives a chunk a size that it has not.")
-        keep_file(manifest_path(experiment.public_id, checkpoint_id), checkpoint_id, content)
-        if absent := add_checkpoint(attempt, checkpoint_id, manifest.name, manifest.size, len(manifest.files),
-                                    list(manifest.chunks), now):
+        if absent := add_checkpoint(
+                attempt, checkpoint_id, content, name=manifest.name, size=manifest.size,
+                file_count=len(manifest.files), chunks=list(manifest.chunks), now=now):
             raise checkpoint_manifests.missing_chunks(absent)
         return {}
 

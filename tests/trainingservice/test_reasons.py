@@ -55,6 +55,8 @@ EXAMPLES = {
     "equal_failures": ({"count": 5, "said": "exit code 1."}, "5 trials in a row failed for the same reason"),
     "checkpoint_failed": ({"name": "step-3", "kept": True, "problem": "too_large", "detail": "3 GB"},
                           'Its checkpoint "step-3" could not be kept, because it is larger than maxSize'),
+    "checkpoint_quota": ({"whose": {"kind": "person", "name": "ada"}, "most": 20},
+                         "The quota of ada allows 20 GB of checkpoints"),
     "checkpoint_resumed": ({"name": "step-3", "step": 3, "attempt": 1}, "(step 3) of attempt 1"),
     "no_checkpoints": ({"platform": "kubernetes"}, "On kubernetes the keepers of trials do not call"),
     "auto_model": ({"most": 150}, "up to 150 results"),

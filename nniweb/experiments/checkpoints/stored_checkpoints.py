@@ -14,7 +14,13 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
-from nniweb.experiments.checkpoints.chunk_files import chunk_path, is_cheap_to_ask, keep_file, size_of
+from nniweb.experiments.checkpoints.chunk_files import (
+    chunk_path,
+    is_cheap_to_ask,
+    keep_file,
+    manifest_path,
+    size_of,
+)
 from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, CheckpointChunkUse, Experiment, Metric
 from trialkeeper import contract
 
@@ -80,22 +86,26 @@ def wrong_sizes(experiment: Experiment, chunks: Mapping[str, int]) -> bool:
                CheckpointChunk.objects.filter(experiment=experiment, sha256__in=some).values_list("sha256", "size"))
 
 
-def add_checkpoint(attempt: Attempt, manifest: str, name: str, size: int, file_count: int,
+def add_checkpoint(attempt: Attempt, manifest: str, content: bytes, *, name: str, size: int, file_count: int,
                    chunks: Collection[str], now: datetime) -> list[str]:
-    """The row of a manifest, and which chunks it has; those that are missing after all. It does not count yet.
+    """Store a manifest and which chunks it has. The chunks that are missing after all; it does not count yet.
 
     Harmless when repeated, also where it was interrupted: rows are written some at a time, and ``stored_at`` last.
+    Raises OSError, NoRoom where the disk is full.
     """
     checkpoint, _ = Checkpoint.objects.get_or_create(
         attempt=attempt, manifest=manifest, defaults={
             "trial_id": attempt.trial_id, "name": name, "size": size, "file_count": file_count, "created_at": now})
+    # after the row, which keeps others from removing the file
+    experiment = attempt.trial.experiment
+    keep_file(manifest_path(experiment.public_id, manifest), manifest, content)
     if checkpoint.stored_at is not None and checkpoint.removed_at is None:
         return []
     missing: list[str] = []
     for some in _slices(list(chunks)):
         with transaction.atomic():  # those that are removed meanwhile have no use: who removes them looks, too
             keys = dict(CheckpointChunk.objects.filter(
-                experiment=attempt.trial.experiment_id, sha256__in=some).values_list("sha256", "pk"))
+                experiment=experiment, sha256__in=some).values_list("sha256", "pk"))
             CheckpointChunkUse.objects.bulk_create(
                 (CheckpointChunkUse(checkpoint=checkpoint, chunk_id=key) for key in keys.values()),
                 ignore_conflicts=True)

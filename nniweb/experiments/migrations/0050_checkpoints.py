@@ -58,6 +58,9 @@ class Migration(migrations.Migration):
             fields=("experiment", "sha256"), name="one_chunk_per_hash")),
         migrations.AddConstraint("checkpointchunkuse", models.UniqueConstraint(
             fields=("checkpoint", "chunk"), name="one_use_per_chunk")),
+        migrations.AddField("quota", "max_checkpoint_gb", models.PositiveIntegerField(
+            blank=True, help_text="That the server keeps of their trials. Empty: no limit.", null=True,
+            verbose_name="GB of checkpoints")),
         migrations.AddField("attempt", "first_sequence", models.BigIntegerField(editable=False, null=True)),
         migrations.AddField("attempt", "resumed_from", models.ForeignKey(
             db_index=False, editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL,

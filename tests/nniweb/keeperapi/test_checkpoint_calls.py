@@ -11,7 +11,15 @@ from django.core.files.storage import default_storage
 
 from nniweb.experiments.checkpoints import chunk_files
 from nniweb.experiments.checkpoints.chunk_files import chunk_path, manifest_path
-from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, CheckpointChunkUse, TrialEvent
+from nniweb.experiments.models import (
+    Attempt,
+    Checkpoint,
+    CheckpointChunk,
+    CheckpointChunkUse,
+    Experiment,
+    Quota,
+    TrialEvent,
+)
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi.application import KeeperApplication
 from tests.nniweb.keeperapi.test_keeper_application import acall, call
@@ -247,3 +255,22 @@ def test_a_gigabyte_in_chunks_is_no_flood_and_uses_up_nothing_of_what_may_be_rep
 
     assert asyncio.run(all_of_them()) == {200}, "more than ten times 8 MB, which a keeper may report"
     assert application.limits.seconds_to_wait((attempt.job_name, hash_of("token")), "") == 0.0
+
+
+@pytest.mark.parametrize("whose", ["user", "group", "everybody"])
+def test_a_quota_that_is_used_up_takes_no_chunk_more_and_chunks_that_are_there(application, make_attempt, vision,
+                                                                              whose: str) -> None:
+    attempt = make_attempt()
+    experiment = attempt.trial.experiment
+    Experiment.objects.update(group=vision)
+    send(application, attempt, b"weights")
+    CheckpointChunk.objects.update(size=2**30)  # as large as the quota
+    Quota.objects.create(max_checkpoint_gb=1, user=experiment.owner if whose == "user" else None,
+                         group=vision if whose == "group" else None)
+    address = f"trials/{attempt.job_name}/chunks"
+    more = hashlib.sha256(b"more").hexdigest()
+    status, _, body = call(application, "PUT", f"{address}/{more}", b"more")
+    assert (status, json.loads(body)["error"]) == (413, "too_large")
+    assert "allows 1 GB of checkpoints" in json.loads(body)["message"]
+    known = hashlib.sha256(b"weights").hexdigest()
+    assert call(application, "PUT", f"{address}/{known}", b"weights")[0] == 200
