@@ -4,7 +4,7 @@ The 1797 digits come with scikit-learn. After every epoch the accuracy on images
 because those are few, five networks are trained side by side, each with another fifth of the images held back, and the
 mean of the five is what counts.
 
-Every five epochs the networks are saved as a checkpoint. A trial that is interrupted goes on from there, also on another
+Every five epochs the networks are saved as a checkpoint. An interrupted trial goes on from there, also on another
 machine.
 """
 
