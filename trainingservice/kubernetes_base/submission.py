@@ -67,7 +67,8 @@ class Submission:
         """Make Secret and object. Raises WasCanceled."""
         if not self._service.settings.keepers_call_home():
             self._service.collected.expect(job.form)
-            job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=(), token="")))
+            job = replace(job, form=replace(job.form.without_checkpoints(),
+                                            keeper=replace(job.form.keeper, urls=(), token="")))
         options = self._service.options_of(job.form.options)
         problem = self._service.kind.check(options)
         if problem:

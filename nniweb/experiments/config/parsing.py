@@ -197,6 +197,7 @@ class _Reading:
             failed_trials=(document.failed_trials.model_dump(by_alias=True, exclude_defaults=True)
                            if document.failed_trials else {}),
             retention=document.retention.model_dump(exclude_none=True) if document.retention else {},
+            checkpoints=_checkpoints(document),
             replicates=replicates_of(document),
             multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
@@ -425,3 +426,11 @@ class _Reading:
             if not self._mounts_storage:
                 findings.note(f"{findings.spelling('sharedStorage')}: this platform mounts nothing. The share must "
                               "already be mounted on the machines of the trials; trials use its path there.")
+
+
+def _checkpoints(document: ExperimentDocument) -> bool | dict[str, Any] | None:
+    """As ``ExperimentSettings.checkpoints`` has it."""
+    asked = document.checkpoints
+    if asked is None or isinstance(asked, bool):
+        return asked
+    return asked.model_dump(by_alias=True, exclude_defaults=True) or True

@@ -19,6 +19,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.launch.command_file import command_findings
 from nniweb.experiments.launch.launch_checks import (
+    check_checkpoints,
     check_files_to_keep,
     check_git_access,
     check_own_algorithms,
@@ -105,6 +106,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
     check_files_to_keep(platform, settings)
+    check_checkpoints(platform, settings, found, options)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
