@@ -813,10 +813,10 @@ CODES: dict[str, Kind] = {
         "The experiment started from results of an earlier one, and has too few results of its own to compare them "
         "with.", lambda compared: "There are too few results yet to compare them with those of this experiment."),
     "earlier_agrees": Kind(
-        "Results of an earlier experiment agree with those of this one, and lead a part of its proposals. compared: "
+        "Results of an earlier experiment agree with those of this one, and lead its search. compared: "
         "results of this one; correlation: Kendall's rank correlation.",
         lambda compared, correlation: (f"They agree with the {compared} results of this experiment (rank correlation "
-                                       f"{correlation:.2f}) and lead a part of its proposals.")),
+                                       f"{correlation:.2f}) and lead its search.")),
     "earlier_disagrees": Kind(
         "Results of an earlier experiment do not agree with those of this one, and are not used now. compared: "
         "results of this one; correlation: Kendall's rank correlation.",

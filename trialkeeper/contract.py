@@ -133,10 +133,12 @@ CHECKPOINT_EVENTS = (SAVED, RESTORED, FAILED)
 #: Why it could not: it has more than ``max_bytes`` bytes; more than MAX_CHECKPOINT_FILES files, or a manifest that is
 #: too long; a link, or another thing that is neither file nor folder; it was changed or removed while it was read; it
 #: cannot be read; the server does not take it; the server does not have it (any more); what came has another hash;
-#: it cannot be written here (a full disk).
-TOO_LARGE, TOO_MANY_FILES, NOT_PLAIN, CHANGED, UNREADABLE, NOT_TAKEN, MISSING, DAMAGED, NO_ROOM = (
-    "too_large", "too_many_files", "not_plain", "changed", "unreadable", "not_taken", "missing", "damaged", "no_room")
-CHECKPOINT_PROBLEMS = (TOO_LARGE, TOO_MANY_FILES, NOT_PLAIN, CHANGED, UNREADABLE, NOT_TAKEN, MISSING, DAMAGED, NO_ROOM)
+#: it cannot be written here (a full disk); the trial ended before it was complete.
+TOO_LARGE, TOO_MANY_FILES, NOT_PLAIN, CHANGED, UNREADABLE = (
+    "too_large", "too_many_files", "not_plain", "changed", "unreadable")
+NOT_TAKEN, MISSING, DAMAGED, NO_ROOM, INCOMPLETE = "not_taken", "missing", "damaged", "no_room", "incomplete"
+CHECKPOINT_PROBLEMS = (TOO_LARGE, TOO_MANY_FILES, NOT_PLAIN, CHANGED, UNREADABLE, NOT_TAKEN, MISSING, DAMAGED, NO_ROOM,
+                       INCOMPLETE)
 
 PERIODICAL, FINAL, REQUEST_PARAMETER = "PERIODICAL", "FINAL", "REQUEST_PARAMETER"
 METRIC_KINDS = (PERIODICAL, FINAL, REQUEST_PARAMETER)
@@ -171,6 +173,8 @@ class CodeDocument(TypedDict, total=False):
     sha256: str
     #: Path of the archive on this machine; without it the keeper fetches it from the server.
     archive: str
+    #: Folder at the archive's top whose content is the trial's code; without it the whole archive is.
+    part: str
 
 
 class LimitsDocument(TypedDict, total=False):

@@ -135,7 +135,9 @@ class TrialRerunView(TrialView):
     @extend_schema(operation_id="trials_rerun", request=RerunSerializer,
                    responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, trial_id: str) -> Response:
-        """Run a trial again as a new trial with the same or other parameters. It counts towards the limit."""
+        """Run a trial again as a new trial with the same or other parameters. It counts towards maxTrialNumber. Where
+        that is reached, it grows by one, and an experiment that is DONE goes on with this trial.
+        """
         trial = self.get_object()
         form = RerunSerializer(data=request.data)
         form.is_valid(raise_exception=True)

@@ -369,7 +369,7 @@ async function act(action) {
   const cancel = action === "cancel";
   const sure = await confirmed(cancel
     ? { title: "Stop this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" }
-    : { title: "Run this trial again?", text: "A new trial with the same parameters is queued. It counts towards the trial limit.", action: "Run again" });
+    : { title: "Run this trial again?", text: "A new trial with the same parameters is queued. It counts towards the trial limit. Where the limit is reached, it grows by one.", action: "Run again" });
   if (!sure) return;
   const answer = await rest("POST", `trials/${id}/actions/${action}/`);
   if (cancel) show(answer);
