@@ -102,7 +102,8 @@ class NewExperiment(View):
             "lines": [(number, number in wrong) for number in range(1, lines + 1)], "way": way, "ways": WAYS,
             "code_from": _code_from(given, user), "kept": kept, "templates": launch_templates().values(),
             "earlier": _earlier(user), "sources": _sources(user), "clusters": _clusters(user),
-            "tuners": choices(TUNERS), "assessors": choices(ASSESSORS), "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
+            "tuners": choices(TUNERS), "assessors": choices(ASSESSORS),
+            "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
             "platforms": {name: section_fields(load_platform(name)) for name in platform_names()},
             "limits": {"files": MAX_FILES, "bytes": MAX_BYTES, "ignore": IGNORE_FILE}})
 
