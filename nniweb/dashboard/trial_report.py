@@ -13,6 +13,7 @@ from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
+from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.models import (
     Attempt,
@@ -172,10 +173,22 @@ class TrialReport:
 
     @cached_property
     def curve(self) -> list[tuple[int, float]]:
-        """(sequence, value) of intermediate results: of each sequence the last, without those that are no number."""
-        last = {sequence: number for _, kind, sequence, number in self._metrics
-                if kind == contract.PERIODICAL and number is not None}
-        return sorted(last.items())
+        """(sequence, value) of intermediate results: of each sequence the last, without those that are no number. They
+        are joined with those of the attempts that the one that is shown continues.
+        """
+        attempt = self.attempt
+        chain = {} if attempt is None else chain_of(attempt)
+        last: dict[int, float | None] = {}
+        if attempt is not None and len(chain) > 1:
+            earlier = [pk for pk in chain if pk != attempt.pk]
+            for pk, sequence, number in Metric.objects.filter(
+                    attempt__in=earlier, kind=contract.PERIODICAL, number__isnull=False).order_by(
+                    "attempt", "n").values_list("attempt", "sequence", "number"):
+                last[chain[pk] + sequence] = number
+        first = chain.get(attempt.pk, 0) if attempt is not None else 0
+        last |= {first + sequence: number for _, kind, sequence, number in self._metrics
+                 if kind == contract.PERIODICAL and number is not None}
+        return sorted((step, number) for step, number in last.items() if number is not None)
 
     @property
     def run(self) -> dict[str, Any] | None:

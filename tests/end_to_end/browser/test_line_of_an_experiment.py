@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nniweb.dashboard.experiment_tabs.head import TABS
+from tests.end_to_end.browser.clicks import clicks, count_clicks
 from tests.end_to_end.browser.led_trials import LedTrials
 from tests.end_to_end.browser.menus import in_menu
 from tests.end_to_end.browser.shown_charts import wait_for_chart
@@ -56,16 +57,19 @@ def test_on_a_phone_the_first_screen_is_not_all_head(server: RunningServer, open
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [390, 720, 768, 1440])  # 720: 1440 at 200 %
-def test_no_page_is_wider_than_the_window(server: RunningServer, open_page: Any, simulated: SimulatedTrials,
-                                          width: int) -> None:
-    page = open_page(server, "/", width=width, height=450 if width == 720 else 900)
+def test_no_page_is_wider_than_the_window(server: RunningServer, open_page: Any, simulated: SimulatedTrials) -> None:
+    # 720: 1440 at 200 %; the windows load at the same time, since each takes half a second to tell that it is quiet
+    windows = {width: open_page(server, "/", width=width, height=450 if width == 720 else 900)
+               for width in (390, 720, 768, 1440)}
     found = {}
     for address in ADDRESSES:
-        page.goto(server.url + address.format(experiment=simulated.experiment, trial=simulated.one_finished))
-        page.wait_for_load_state("networkidle")
-        if wide := page.evaluate(OVERFLOW):
-            found[address] = wide
+        for page in windows.values():
+            page.goto(server.url + address.format(experiment=simulated.experiment, trial=simulated.one_finished),
+                      wait_until="commit")
+        for width, page in windows.items():
+            page.wait_for_load_state("networkidle")
+            if wide := page.evaluate(OVERFLOW):
+                found[address, width] = wide
     assert found == {}
 
 
@@ -162,3 +166,16 @@ def test_the_chart_is_zoomed_keeps_its_part_and_says_the_parameters_of_a_point(s
     assert now["dataZoom"][0]["start"] == pytest.approx(part["dataZoom"][0]["start"])
     whole.click()
     expect(whole).to_be_hidden()
+
+
+def test_three_trials_are_compared_with_four_clicks(server: RunningServer, open_page: Any, simulated: SimulatedTrials
+                                                    ) -> None:
+    page = open_page(server, f"/experiments/{simulated.experiment}/trials/")
+    expect(page.locator("#live")).to_have_text("● live")
+    count_clicks(page)
+    expect(page.locator("#live")).to_have_text("● live")
+    for number in (1, 3, 5):
+        page.get_by_label(f"Select trial {59 - number}", exact=True).check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("#compare-table thead th")).to_have_count(3)
+    assert clicks(page) == 4

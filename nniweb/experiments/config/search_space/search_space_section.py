@@ -29,10 +29,10 @@ _WHAT = "the search space"
 _CONSTRAINTS, _OUTCOMES = "constraints", "outcomeConstraints"
 
 
-def read_search_space(document: ExperimentDocument, code_folder: Path | None, findings: Findings, paths: LocalPaths
-                      ) -> tuple[dict[str, Any], Places]:
+def read_search_space(document: ExperimentDocument, code_folder: Path | None, parts: Mapping[str, Path],
+                      findings: Findings, paths: LocalPaths) -> tuple[dict[str, Any], Places]:
     """The search space as written, or as the annotations in the code make it, and then their places; {} after adding
-    what is wrong.
+    what is wrong. ``parts``: as ``code_tree`` has them.
 
     Beside a tuner of the user's own it may be absent, empty, and of types that only that tuner knows.
     """
@@ -40,7 +40,7 @@ def read_search_space(document: ExperimentDocument, code_folder: Path | None, fi
     is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None
                                     or _is_registered(tuner.name))
     if document.use_annotation:
-        found = read_annotated_space(document, code_folder, findings, paths, is_own)
+        found = read_annotated_space(document, code_folder, parts, findings, paths, is_own)
         return found.search_space, found.places
     return _as_written(document, findings, is_own), {}
 
