@@ -12,11 +12,13 @@ from django.utils import timezone
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
 from nniweb.dashboard.words import ordinal
+from nniweb.documents.checkpoints import checkpoints_of_trial
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.models import (
     Attempt,
+    Checkpoint,
     Experiment,
     Metric,
     Trial,
@@ -36,6 +38,7 @@ SHOWN_OUTPUT = 64 * 1024
 MOST_POINTS = 1000
 MOST_EVENTS = 200
 MOST_SETS = 200
+MOST_CHECKPOINTS = 100
 #: Of trials without a keeper.
 _NOT_SENT = {"output": "Not stored. The trial runs without a keeper, which would send what it prints.",
              "readings": "Not measured. The trial runs without a keeper, which would measure what it uses."}
@@ -123,6 +126,11 @@ class TrialReport:
         before = [None, *self.events[:-1]]
         return [(event, None if last is None else max(0.0, (event.at - last.at).total_seconds()))
                 for event, last in zip(self.events, before, strict=True)] if self.events else []
+
+    @cached_property
+    def checkpoints(self) -> list[Checkpoint]:
+        """Those that are kept, the newest first, and those from which an attempt went on."""
+        return list(checkpoints_of_trial(self._trial.pk)[:MOST_CHECKPOINTS])
 
     @cached_property
     def files(self) -> Sequence[TrialFile]:
