@@ -38,7 +38,7 @@ class ScriptedKeeperServer:
         self.orders: list[dict[str, Any]] = []
         self.gone = False
         self.job: dict[str, Any] | None = None
-        self.code: bytes = b""
+        self.code: bytes | None = b""  # None: whoever asks is told to come again
         self.files: dict[str, bytes] = {}
         self.calls: list[str] = []
         self.connections = 0
@@ -137,7 +137,7 @@ class ScriptedKeeperServer:
         if handler.command == "GET" and path.endswith("/job"):
             return (200, self.job) if self.job else (404, installation)
         if handler.command == "GET" and path.endswith("/code"):
-            return 200, self.code
+            return (503, installation) if self.code is None else (200, self.code)
         if handler.command == "PUT":
             self.files[path.partition("/files/")[2]] = body
             return 200, installation
