@@ -120,8 +120,8 @@ def _group_at_first(user: User, start: LaunchTemplate) -> str:
     if start.code_of or start.name:
         cloned = visible_experiments(user).select_related("group").filter(public_id=start.name).first()
         if cloned is not None:
-            found = groups_to_share_with(user).filter(pk=cloned.group_id).first()
-            return found.name if found is not None else ""
+            group = cloned.group
+            return group.name if group is not None and group in groups_to_share_with(user) else ""
     default = default_visibility(user).group
     return default.name if default is not None else ""
 

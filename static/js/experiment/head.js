@@ -53,7 +53,7 @@ function show(now) {
   cells("status").forEach((cell) => showOutcome(cell, now));
   cells("segments").forEach((bar) => drawSegments(bar, progress.trials, now.max_trial_number));
   write("message", now.message);
-  showMeaning(now.reason);
+  showMeaning(now.status === "DONE" ? null : now.reason); // that it ended as it should needs no explanation
   write("best", best(progress));
   cells("best").forEach((cell) => cell.setAttribute("title", String(progress.best_value ?? "")));
   if (progress.best_trial_id) {
