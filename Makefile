@@ -2,9 +2,9 @@
 
 PYTHON_IN_VENV = .venv/bin/python
 PYTEST = $(PYTHON_IN_VENV) -m pytest
-# A small machine has two processors, and a third of the time tests wait for something. A file stays with one worker:
-# each server and browser of a file is started once.
-PYTEST_JOBS = 3 --dist loadscope --no-loadscope-reorder
+# A small machine has two processors, and more than half of the time tests wait for something. A file stays with one
+# worker: each server and browser of a file is started once.
+PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints wheel structure
 

@@ -13,6 +13,12 @@ django.setup(set_prefix=False)
 # Python's 5 ms waits for a busy page each time: beside one a report took 19 ms, and so 6.
 sys.setswitchinterval(0.0005)
 
+from nniweb.process.absent_library import as_if_absent  # noqa: E402
+
+# Django REST framework has a client for tests that uses it, and loads it always: 30 ms of a start
+with as_if_absent("requests"):
+    import rest_framework.compat  # noqa: F401
+
 from channels.auth import AuthMiddlewareStack  # noqa: E402  # needs Django to be set up, like those below
 from channels.routing import URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402

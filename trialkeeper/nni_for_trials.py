@@ -97,12 +97,13 @@ def _unpack(archive: str) -> None:
 
 
 def _members(archive: str) -> Dict[str, bytes]:
+    """The sources; compiled code is Python's business in a folder."""
     import zipfile
     prefix = FOR_TRIALS + "/"
     try:
         with zipfile.ZipFile(archive) as bundle:
             return {name[len(prefix):]: bundle.read(name) for name in bundle.namelist()
-                    if name.startswith(prefix) and not name.endswith("/")}
+                    if name.startswith(prefix) and name.endswith(".py")}
     except zipfile.BadZipFile as error:
         raise ValueError("%s is damaged: %s" % (archive, error)) from error
 

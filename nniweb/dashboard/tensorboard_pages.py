@@ -1,10 +1,12 @@
 """The pages of a TensorBoard: one of ours until it listens, then its own, passed on and shown in a sandbox."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import requests
 from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
@@ -26,6 +28,9 @@ from nniweb.experiments.models import TensorBoard, User
 from nniweb.storage import own_files
 from nniweb.tensorboard import boards, runner
 from nniweb.tensorboard.tickets import board_of_ticket, make_ticket, may_see
+
+if TYPE_CHECKING:  # when running, loaded with the first page: few servers show one
+    import requests
 
 #: What it answers is no page of this server: it has no origin, so it reads no cookie and nothing of other addresses.
 #: Its own scripts need eval, and styles that they make.
@@ -97,6 +102,8 @@ def _without_ticket(request: HttpRequest, public_id: str) -> HttpResponse:
 
 
 def _passed_on(request: HttpRequest, address: str, is_first_page: bool) -> HttpResponseBase:
+    import requests
+
     headers = {name: request.headers[name] for name in _SENT_ON if name in request.headers}
     if is_first_page:
         headers["Accept-Encoding"] = "identity"  # something is put into it

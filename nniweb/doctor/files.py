@@ -14,7 +14,7 @@ from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import CodeArchive, TrialFile
 from nniweb.experiments.sql.database_health import little_room
 from nniweb.storage.own_files import START
-from trainingservice.keeper.keeper_bundle import bundle_name, keeper_bytes
+from trainingservice.keeper.keeper_bundle import bundle_name, compiled_keeper_bytes
 from trialkeeper.nni_for_trials import damaged_files
 
 #: With fewer free entries in the file system's table of files, soon none can be made, whatever room there is.
@@ -91,7 +91,7 @@ def keepers() -> Iterator[Finding]:
     # those of other versions are used by nobody any more
     bundles = sorted(Path(settings.DATA_FOLDER).glob(f"clusters/*/agent*/**/{bundle_name()}"))
     for bundle in bundles:
-        whole = bundle.read_bytes() == keeper_bytes()
+        whole = bundle.read_bytes() == compiled_keeper_bytes()
         damaged += damaged_files(str(bundle)) if whole else [str(bundle)]
     if damaged:
         more = f", and {len(damaged) - 1} more files" if len(damaged) > 1 else ""

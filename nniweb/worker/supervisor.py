@@ -67,6 +67,8 @@ class Supervisor:
         self._runners: dict[int, ClusterRunner] = {}
         self._guard = threading.Lock()
         self._stopping = threading.Event()
+        #: Where ``run`` waits for work.
+        self._listener: doorbell.Listener | None = None
         self._renewing_over = threading.Event()
         self._renewal = LastingThread("leases", self._renew, stopping=self._renewing_over, is_vital=True)
         #: Whether clusters are looked after. That a database which was there once is away is said elsewhere.
@@ -108,6 +110,7 @@ class Supervisor:
             self._notifications.start()
             self._upkeep.start()
             with doorbell.listening(rounds_only=True) as listener:
+                self._listener = listener
                 failures = 0
                 while not self._stopping.is_set():
                     failures = 0 if self._looked() else failures + 1
@@ -177,7 +180,10 @@ class Supervisor:
         return all(self._cluster_of.get(pk) in self._runners for pk in rung)
 
     def stop(self) -> None:
+        """Have ``run`` end, also where it waits for work. For any thread; returns at once."""
         self._stopping.set()
+        if self._listener is not None:  # otherwise it does not wait yet, and will not
+            self._listener.end_waits()
 
     @property
     def is_whole(self) -> bool:

@@ -21,10 +21,11 @@ import pytest
 import yaml
 
 from nniweb.experiments.config import ConfigError, ConfigInvalid, parse_experiment_config
+from tests.nni_files.yaml_tables import read_table
 
 TABLES = sorted(Path(__file__).parent.glob("*.yml"))
 ENTRIES: list[dict[str, Any]] = [{"table": path.stem, **entry} for path in TABLES
-                                 for entry in yaml.safe_load(path.read_text())]
+                                 for entry in read_table(path)]
 
 #: What we do not have -> the fields at which files that need it are refused, and how the sentences begin. Whoever adds
 #: one of them removes its line: the files of that line must then be accepted, but for what is wrong in themselves.

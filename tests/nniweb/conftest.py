@@ -11,9 +11,10 @@ from rest_framework.test import APIClient
 from nniweb.experiments.models import ApiToken, Attempt, Cluster, Experiment, Trial, TrialParameters, User
 from nniweb.experiments.models.account import Role, Scope, hash_of
 from nniweb.experiments.sql import database_health
+from tests.nniweb.migrated_once import django_db_modify_db_settings, django_db_setup
 from tests.quick_flush import quick_flush
 
-__all__ = ["quick_flush"]
+__all__ = ["django_db_modify_db_settings", "django_db_setup", "quick_flush"]
 
 
 @pytest.fixture(autouse=True)

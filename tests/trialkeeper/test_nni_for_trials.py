@@ -67,7 +67,7 @@ def test_what_python_compiled_and_a_power_cut_damaged_is_not_used_by_the_next_ag
 def test_without_it_trials_read_the_archive(tmp_path: Path) -> None:
     bundle = build_keeper(tmp_path).path
     assert told(bundle, TELL, tmp_path) == bundle / "for_trials"
-    assert where_nni_is(bundle / "for_trials") == str(bundle / "for_trials" / "nni" / "__init__.py")
+    assert where_nni_is(bundle / "for_trials") == str(bundle / "for_trials" / "nni" / "__init__.pyc")
 
 
 def test_where_nothing_can_be_written_or_somebody_cleaned_up_trials_read_the_archive(tmp_path: Path) -> None:

@@ -3,13 +3,19 @@
 The same sources give the same bytes on every machine (files in order, fixed times and rights, not
 compressed, because compressed bytes differ between versions of zlib), so the name, made of the
 hash, says which keeper it is and a machine that has it need not get it again.
+
+Python compiles what it imports from a zipapp at each start, which is half of what the start of a keeper takes. The
+zipapp that is laid on a disk therefore has each module compiled, too, by the server's Python: the same sources and the
+same Python give the same bytes. A Python of another version passes over what it cannot use and compiles the source.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import io
+import marshal
 import os
 import tempfile
 import zipfile
@@ -18,6 +24,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from types import CodeType
 
 from trialkeeper.durable_files import put_in_place
 from trialkeeper.nni_for_trials import FOR_TRIALS
@@ -36,6 +43,10 @@ import runpy
 runpy.run_module("trialkeeper", run_name="__main__", alter_sys=True)
 '''
 _TIME = (1980, 1, 1, 0, 0, 0)
+#: In the head of compiled code (PEP 552): it belongs to the source of this hash, and is not compared with it again.
+_BY_HASH_UNCHECKED = 0b01
+#: The newest form of marshalled code without references, which depend on what else a process holds.
+_WITHOUT_REFERENCES = 2
 
 
 @dataclass(frozen=True)
@@ -48,22 +59,28 @@ class KeeperBundle:
 
 @functools.cache
 def keeper_bytes() -> bytes:
-    """The zipapp of the keeper that belongs to this code, as it was when it was asked for first."""
+    """The zipapp of the keeper that belongs to this code, as it was when it was asked for first; sources alone."""
     return bundle_bytes(files("trialkeeper"))
 
 
+@functools.cache
+def compiled_keeper_bytes() -> bytes:
+    """The same with what this Python compiles of it: three times as large. It starts in half the time."""
+    return bundle_bytes(files("trialkeeper"), compiled=True)
+
+
 def bundle_name() -> str:
-    """The name of the zipapp's file."""
-    return f"keeper-{hashlib.sha256(keeper_bytes()).hexdigest()[:16]}.pyz"
+    """The name of the file that ``build_keeper`` makes."""
+    return f"keeper-{hashlib.sha256(compiled_keeper_bytes()).hexdigest()[:16]}.pyz"
 
 
 def build_keeper(folder: Path) -> KeeperBundle:
-    """The zipapp as a file in ``folder`` (made if need be); an existing one with the right content is used.
+    """The compiled zipapp as a file in ``folder`` (made if need be); an existing one with the right content is used.
 
     Written to a temporary name and renamed, so other processes see it whole or not at all.
     Raises OSError where the folder cannot be written.
     """
-    content = keeper_bytes()
+    content = compiled_keeper_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     path = folder / bundle_name()
     if not path.is_file() or path.read_bytes() != content:
@@ -80,14 +97,17 @@ def build_keeper(folder: Path) -> KeeperBundle:
     return KeeperBundle(path, sha256)
 
 
-def bundle_bytes(package: Traversable) -> bytes:
-    """The zipapp of a package of keeper sources; its ``nni`` folder goes to ``for_trials/nni``."""
+def bundle_bytes(package: Traversable, *, compiled: bool = False) -> bytes:
+    """The zipapp of a package of keeper sources; its ``nni`` folder goes to ``for_trials/nni``.
+
+    ``compiled``: each module is there as compiled by this Python, too.
+    """
     members = {"__main__.py": _MAIN.encode()}
     for name, content in _sources(package, ""):
-        if name.startswith(NNI_SOURCE + "/"):
-            members[f"{FOR_TRIALS}/{name}"] = content
-        else:
-            members[f"{package.name}/{name}"] = content
+        top = FOR_TRIALS if name.startswith(NNI_SOURCE + "/") else package.name
+        members[f"{top}/{name}"] = content
+        if compiled:
+            members[f"{top}/{name}c"] = _compiled(package, name, content, f"{top}/{name}")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(members):
@@ -96,6 +116,37 @@ def bundle_bytes(package: Traversable) -> bytes:
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, members[name])
     return buffer.getvalue()
+
+
+def _compiled(package: Traversable, name: str, source: bytes, shown_name: str) -> bytes:
+    """The content of the file with compiled code. ``shown_name``: of the source, in tracebacks."""
+    code = _code_of(package, name, source)
+    head = importlib.util.MAGIC_NUMBER + _BY_HASH_UNCHECKED.to_bytes(4, "little") + importlib.util.source_hash(source)
+    return head + marshal.dumps(_renamed(code, shown_name), _WITHOUT_REFERENCES)
+
+
+def _code_of(package: Traversable, name: str, source: bytes) -> CodeType:
+    """From Python's own store of compiled code where it is there, a tenth of the work."""
+    if isinstance(package, Path):
+        try:
+            kept = Path(importlib.util.cache_from_source(str(package / name), optimization="")).read_bytes()
+            about = (package / name).stat()
+        except (OSError, NotImplementedError):
+            kept = b""
+        if kept and kept[:16] == importlib.util.MAGIC_NUMBER + b"\0\0\0\0" + _word(int(about.st_mtime)) + _word(
+                about.st_size):
+            code: CodeType = marshal.loads(memoryview(kept)[16:])
+            return code
+    return compile(source, name, "exec", dont_inherit=True, optimize=0)
+
+
+def _word(number: int) -> bytes:
+    return (number & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def _renamed(code: CodeType, name: str) -> CodeType:
+    constants = tuple(_renamed(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=name, co_consts=constants)
 
 
 def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:

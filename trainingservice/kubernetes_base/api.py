@@ -36,6 +36,8 @@ logging.getLogger("kubernetes").setLevel(logging.ERROR)
 TIMEOUT = (5.0, 30.0)
 #: Tells whether an API server has finished its start; and what every account may ask it.
 READY, VERSION = "/readyz", "/version"
+#: Seconds until a request is made again for which the namespace's quota had no room.
+ROOM_AGAIN = 15.0
 #: Seconds after an outage in which a lack of rights is the start's: the caches of roles take about 30 s to fill.
 JUST_BACK = 60.0
 #: A start takes no longer; what a server says of rights after so many seconds is meant.
@@ -320,7 +322,7 @@ def error_of(refusal: ApiRefusal, doing: str) -> TemporaryError | PermanentError
                                       f"did not {doing}.", 5.0)
     if refusal.code == 403 and "exceeded quota" in said:
         return TemporaryError(Reason("platform_quota", said=f"The namespace's quota is used up: {said}.",
-                                     platform="Kubernetes"), 15.0)
+                                     platform="Kubernetes"), ROOM_AGAIN)
     if refusal.code == 403 and "is forbidden: " in said and not refusal.is_lack_of_rights:
         return _again("not_permitted", f"The namespace's rules do not allow to {doing}: {said}. Change the role in the "
                       "file, or the rules.", 30.0)

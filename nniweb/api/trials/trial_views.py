@@ -199,8 +199,8 @@ class TrialMetricsView(generics.ListAPIView[Metric]):
         if "since_revision" in wanted:
             metrics = metrics.filter(revision__gt=wanted["since_revision"])
         return metrics.select_related("attempt").only(
-            "attempt__number", "n", "kind", "sequence", "value", "number", "parameter_id", "recorded_at", "revision"
-        ).order_by("attempt__number", "n")
+            "attempt__number", "attempt__first_sequence", "n", "kind", "sequence", "value", "number", "parameter_id",
+            "recorded_at", "revision").order_by("attempt__number", "n")
 
 
 class TrialEventsView(generics.ListAPIView[TrialEvent]):

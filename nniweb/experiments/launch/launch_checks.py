@@ -3,6 +3,7 @@
 from django.contrib.auth.models import Group
 
 from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.checkpoints.checkpoint_settings import can_send_checkpoints
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.config.errors import ConfigInvalid
@@ -156,6 +157,16 @@ def check_files_to_keep(platform: type[TrainingService], settings: ExperimentSet
     if settings.keep_files and not platform.keepers_report:
         raise Refused(f"On the platform {platform.platform} trials run without a keeper, which would send their files. "
                       "Remove keepFiles, and have the trial's command keep what it writes.", "keepFiles")
+
+
+def check_checkpoints(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None,
+                      options: TrialOptions) -> None:
+    """Raises Refused for checkpoints that somebody asks for and no keeper would send."""
+    if settings.checkpoints in (None, False):
+        return
+    has_address = bool(addresses.keeper_urls(settings.nni_manager_ip or ""))
+    if not can_send_checkpoints(platform, _settings_of_cluster(settings, found), options, has_address):
+        raise Refused(Reason("no_checkpoints", platform=platform.platform), "checkpoints")
 
 
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:

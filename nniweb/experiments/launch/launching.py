@@ -20,6 +20,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.launch.command_file import command_findings
 from nniweb.experiments.launch.launch_checks import (
+    check_checkpoints,
     check_files_to_keep,
     check_git_access,
     check_own_algorithms,
@@ -48,7 +49,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.replicates import stored_replicates
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions, without_secrets
+from trainingservice.cluster_settings import TrialOptions, part_folders, without_secrets
 from trainingservice.platforms import load_platform
 
 
@@ -110,6 +111,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
     check_files_to_keep(platform, settings)
+    check_checkpoints(platform, settings, found, options)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
@@ -119,7 +121,7 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     findings = rehearse_cluster(cluster, section, options, settings, folder)
     # without code of its own a trial elsewhere may find its files in an image, or on its machine
     if not isinstance(code, GitCode) and (folder is not None or platform.shares_code_folder):
-        findings = [*findings, *command_findings(settings.trial_command, folder)]
+        findings = [*findings, *_command_findings(settings, options, code, folder)]
     check_git_access(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)
@@ -132,6 +134,19 @@ def _code_folder(settings: ExperimentSettings, code: BroughtCode | None) -> Path
     if code is None:
         return settings.trial_code_directory
     return code.folder if isinstance(code, UploadedCode) else None
+
+
+def _command_findings(settings: ExperimentSettings, options: TrialOptions, code: BroughtCode | None,
+                      folder: Path | None) -> list[RehearsalFinding]:
+    """Whether the files that the commands run are there, each in the folder of the role whose command it is."""
+    parts = options.code_parts()
+    if not parts:
+        return command_findings(settings.trial_command, folder)
+    folders = code.parts if isinstance(code, UploadedCode) else part_folders(parts)
+    return [replace(finding, message=f"Role {part.name}: {finding.message}")
+            for part in parts for command in dict.fromkeys(part.commands)
+            for finding in command_findings(command or settings.trial_command, folders[part.name],
+                                            "the role's command" if command else "trialCommand")]
 
 
 def launched_before(owner: User, key: str) -> Experiment | None:

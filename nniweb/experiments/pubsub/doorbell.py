@@ -29,6 +29,7 @@ class Listener:
         self._rung: set[int] = set()
         self._callback = callback
         self._rounds_only = rounds_only
+        self._is_over = False
 
     def hear(self, experiment_pk: int, needs_round: bool = True) -> None:
         if self._rounds_only and not needs_round:
@@ -40,15 +41,21 @@ class Listener:
             self._callback(experiment_pk)
 
     def wait(self, timeout: float) -> set[int]:
-        """The experiments rung since the last wait; empty after ``timeout`` seconds of silence."""
+        """The experiments rung since the last wait; empty after ``timeout`` seconds of silence, and once it is over."""
         deadline = time.monotonic() + timeout
         with self._condition:
-            while not self._rung:
+            while not self._rung and not self._is_over:
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._condition.wait(left):
                     break
             rung, self._rung = self._rung, set()
             return rung
+
+    def end_waits(self) -> None:
+        """From now on nobody waits here: whoever does is let go at once. For any thread."""
+        with self._condition:
+            self._is_over = True
+            self._condition.notify_all()
 
     def take(self) -> set[int]:
         """The experiments rung since the last time, without waiting."""

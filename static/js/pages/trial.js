@@ -338,12 +338,14 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
   showNext(frame.next);
   showSets(frame.trial);
   if (frame.trial.attempt > before) nextAttempt();
-  if (!frame.complete || catchingUp) {
+  // an attempt that went on from a checkpoint has a curve already
+  const isResumed = frame.events.some((/** @type {any} */ event) => event.kind === "resumed");
+  if (!frame.complete || catchingUp || isResumed) {
     catchUpOnce();
     return;
   }
   for (const metric of frame.metrics) {
-    if (metric.attempt === attempt && metric.kind === "PERIODICAL" && metric.number !== null) chart.take(metric.sequence, metric.number);
+    if (metric.attempt === attempt && metric.kind === "PERIODICAL" && metric.number !== null) chart.take(metric.joined_sequence, metric.number);
   }
   if (frame.metrics.length) chart.changed();
   for (const piece of frame.output) {

@@ -163,7 +163,7 @@ def test_a_real_keeper_that_is_slowed_down_loses_nothing(tmp_path: Path) -> None
         trials.tell(0, "print the end\\n", "final 1", "end")
         server.wait_for_experiment(trials.experiment, patience=180)
         [trial] = server.get(f"experiments/{trials.experiment}/trials/")["results"]
-        assert (trial["status"], trial["final_value"]) == ("SUCCEEDED", "1.0")
+        assert (trial["status"], trial["final_value"]) == ("SUCCEEDED", "1")
         rows = server.get_all(f"trials/{trial['id']}/metrics/")
         assert [float(row["value"]) for row in rows if row["kind"] == "PERIODICAL"] == [float(n) for n in range(told)]
     finally:

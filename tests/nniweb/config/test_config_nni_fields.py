@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config, resolved_document
+from tests.nni_files.yaml_tables import read_table
 
-TABLE = yaml.safe_load((Path(__file__).parents[2] / "recordings/nni/config_fields.yaml").read_text())
+TABLE = read_table(Path(__file__).parents[2] / "recordings/nni/config_fields.yaml")
 MARK = "not of this type"
 #: Values that no field of the type takes.
 WRONG: dict[str, list[Any]] = {

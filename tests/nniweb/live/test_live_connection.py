@@ -36,6 +36,12 @@ PATIENCE = 10.0
 
 
 @pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nothing rings for is seen soon."""
+    monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.2)
+
+
+@pytest.fixture
 def transactional(transactional_db: None, admin: User) -> User:
     return admin
 
@@ -340,6 +346,7 @@ def test_pages_of_other_origins_are_refused(transactional: User) -> None:
     run(scenario())
 
 
+@pytest.mark.usefixtures("looks_often")
 def test_a_reading_comes_without_a_revision(transactional: User,
                                             make_attempt: Callable[..., Attempt]) -> None:
     attempt, cookie = make_attempt(status="RUNNING", revision=1), cookie_of(transactional)
@@ -360,6 +367,7 @@ def test_a_reading_comes_without_a_revision(transactional: User,
     run(scenario())
 
 
+@pytest.mark.usefixtures("looks_often")
 def test_a_page_of_clusters_hears_what_no_experiment_rings_for(transactional: User,
                                                                make_attempt: Callable[..., Attempt]) -> None:
     trial, cookie = make_attempt(revision=1).trial, cookie_of(transactional)

@@ -17,7 +17,7 @@ from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Experiment, Session, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.pubsub import doorbell
-from nniweb.live import open_sockets
+from nniweb.live import hub, open_sockets
 from nniweb.live.open_sockets import COME_AGAIN
 from tests.nniweb.live.test_live_connection import browser, cookie_of, hear, run, watch
 
@@ -127,7 +127,8 @@ def test_who_comes_again_is_who_they_are_now(mia: User, shared: Experiment) -> N
 
 @pytest.mark.parametrize("topic", ["experiment", "log", "trial"])
 def test_an_experiment_that_is_shared_no_more_is_gone_before_anything_new_of_it_is_told(
-        topic: str, mia: User, shared: Experiment) -> None:
+        topic: str, mia: User, shared: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "LOOK_SECONDS", 0.2)
     cookie = cookie_of(mia)
     public_id = shared.public_id if topic != "trial" else shared.trials.get().public_id
 

@@ -17,12 +17,21 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.observability import process_figures
 from nniweb.tuning.custom_algorithms.module_search import module_folders
 from nniweb.worker.rounds.runner import ClusterRunner
-from nniweb.worker.supervisor import LOOK_SECONDS, Supervisor
+from nniweb.worker.supervisor import Supervisor
 from trainingservice import platforms
 from trainingservice.lasting_thread import parts_in_trouble
 from trainingservice.testing.misbehaving import DocileTrainingService
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+#: Seconds between two looks at the clusters, here.
+LOOK_SECONDS = 0.2
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nniweb.worker.supervisor.LOOK_SECONDS", LOOK_SECONDS)
 
 
 @pytest.fixture
@@ -209,6 +218,25 @@ def test_a_clean_stop_hands_everything_over_at_once(supervisor: Supervisor) -> N
     assert not Worker.objects.exists()
 
 
+def test_a_stop_is_not_kept_waiting_until_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nniweb.worker.supervisor.LOOK_SECONDS", 90.0)
+    waits, wait = threading.Event(), doorbell.Listener.wait
+
+    def noted(listener: doorbell.Listener, timeout: float) -> set[int]:
+        waits.set()
+        return wait(listener, timeout)
+
+    monkeypatch.setattr(doorbell.Listener, "wait", noted)
+    supervisor = Supervisor()
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    assert waits.wait(60)
+    supervisor.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not Worker.objects.exists()
+
+
 def test_a_worker_whose_row_was_taken_away_writes_it_again(supervisor: Supervisor) -> None:
     until(worker_is_alive)
     Worker.objects.all().delete()
@@ -306,10 +334,10 @@ def test_rounds_that_end_by_a_fault_begin_anew_later_each_time(supervisor: Super
         make_rounds(runner)
 
     monkeypatch.setattr(ClusterRunner, "_make_rounds", brittle)
-    monkeypatch.setattr("nniweb.worker.supervisor.PAUSES", (0.0, 3.0))
+    monkeypatch.setattr("nniweb.worker.supervisor.PAUSES", (0.0, 1.0))
     Cluster.objects.create(name="one", platform="docile")
     until(lambda: len(begun) == 3 and driven() == 1)
-    assert begun[2] - begun[1] >= 3.0 > begun[1] - begun[0]
+    assert begun[2] - begun[1] >= 1.0 > begun[1] - begun[0]
 
 
 def test_a_cluster_for_which_no_thread_can_be_started_is_free_for_others_and_taken_later(

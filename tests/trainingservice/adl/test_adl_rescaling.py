@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainingservice.kubernetes_base import pod_logs
+from trainingservice.kubernetes_base import service as kubernetes_service
 from trainingservice.kubernetes_base.config import StorageSettings
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -40,6 +41,12 @@ def trial(bench, tmp_path):
     service.submit_trial_job(form)
     bench.wait("it has reported", lambda: len(bench.entries(form, contract.METRIC)) == 2)
     return service, form, go
+
+
+@pytest.fixture
+def settles_soon(monkeypatch):
+    """How a trial ended is not waited for as long as elsewhere."""
+    monkeypatch.setattr(kubernetes_service, "SETTLE", 0.5)
 
 
 def results(bench, form):
@@ -111,7 +118,7 @@ def test_a_trial_can_be_canceled_between_two_runs(bench, cluster, scheduler, tri
     bench.wait("nothing is left", lambda: not cluster.store.all("persistentvolumeclaims"))
 
 
-def test_a_job_that_fails_in_its_second_run_says_why(bench, cluster, scheduler, trial):
+def test_a_job_that_fails_in_its_second_run_says_why(bench, cluster, scheduler, settles_soon, trial):
     """And not what the keeper of the first run has left."""
     service, form, _ = trial
     cluster.controllers.no_pods_because = "pods is forbidden: exceeded quota: small"
@@ -122,7 +129,7 @@ def test_a_job_that_fails_in_its_second_run_says_why(bench, cluster, scheduler, 
 
 
 def test_a_pod_of_an_earlier_run_that_the_watch_still_shows_does_not_say_how_the_job_ended(
-        bench, cluster, scheduler, trial, monkeypatch):
+        bench, cluster, scheduler, settles_soon, trial, monkeypatch):
     """The two watches are not in step: the job may have ended before the deletion of its first pods is heard."""
     service, form, _ = trial
     take = service._pod_index.take
@@ -147,6 +154,8 @@ def test_a_job_that_is_not_adaptive_keeps_its_nodes(bench, cluster, scheduler):
 
 def test_reports_that_are_read_from_pods_logs_are_one_trials_too(bench, cluster, scheduler, tmp_path, monkeypatch):
     monkeypatch.setattr(pod_logs, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(pod_logs, "LINGER", 3)
+    monkeypatch.setattr(pod_logs, "LINGER_STOPPED", 3)
     storage = tmp_path / "storage"
     storage.mkdir()
     cluster.node.storages["persistentVolumeClaim", "claim"] = storage

@@ -8,6 +8,7 @@ from trainingservice.adl.config import Checkpoint, NfsVolume
 from trainingservice.adl.job import AdaptDlKind
 from trainingservice.base import RemovedJobs
 from trainingservice.errors import TemporaryError
+from trainingservice.kubernetes_base import api as kubernetes_api
 from trainingservice.kubernetes_base.kind import Phase
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -54,7 +55,8 @@ def test_an_ended_trial_with_its_checkpoints_is_removed_only_where_that_is_asked
     bench.wait("the volume is gone", lambda: not cluster.store.all("persistentvolumeclaims"))
 
 
-def test_a_volume_that_could_not_be_made_is_made_at_the_next_try(bench, cluster) -> None:
+def test_a_volume_that_could_not_be_made_is_made_at_the_next_try(bench, cluster, monkeypatch) -> None:
+    monkeypatch.setattr(kubernetes_api, "ROOM_AGAIN", 0.5)
     cluster.faults.append({"verb": "create", "path": "persistentvolumeclaims", "status": 403, "times": 1, "message":
                            "persistentvolumeclaims is forbidden: exceeded quota: small"})
     service, form = submit(bench, "true")

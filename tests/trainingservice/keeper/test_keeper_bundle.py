@@ -1,14 +1,37 @@
 """The keeper's zipapp."""
 
 import hashlib
+import io
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import trialkeeper
-from trainingservice.keeper.keeper_bundle import build_keeper, bundle_bytes, keeper_bytes
+from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, ROOT, old_python
+from trainingservice.keeper.keeper_bundle import build_keeper, bundle_bytes, compiled_keeper_bytes, keeper_bytes
+
+#: Says from which file a Python imports a module of the zipapp, and shows a traceback out of it.
+IMPORT = """
+import sys, traceback
+sys.path.insert(0, sys.argv[1])
+from trialkeeper import whole_number
+print(whole_number.__file__)
+try:
+    whole_number.whole_number(1)
+except AttributeError:
+    print(traceback.format_exc())
+"""
+
+
+def imported_by(python: str, bundle: Path) -> tuple[str, str]:
+    done = subprocess.run([python, "-I", "-c", IMPORT, str(bundle)], capture_output=True, text=True, check=True)
+    file, _, shown = done.stdout.partition("\n")
+    return file, shown
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path):
@@ -40,11 +63,11 @@ def test_the_bundle_is_named_by_its_hash_and_built_once(tmp_path):
 def test_a_damaged_bundle_is_built_anew(tmp_path):
     bundle = build_keeper(tmp_path)
     bundle.path.write_bytes(b"half of it")
-    assert build_keeper(tmp_path).path.read_bytes() == keeper_bytes()
+    assert build_keeper(tmp_path).path.read_bytes() == compiled_keeper_bytes()
 
 
 def test_it_holds_the_keeper_and_the_nni_module_apart_from_it(tmp_path):
-    names = zipfile.ZipFile(build_keeper(tmp_path).path).namelist()
+    names = [name for name in zipfile.ZipFile(build_keeper(tmp_path).path).namelist() if not name.endswith("c")]
     assert "__main__.py" in names
     assert "trialkeeper/contract.py" in names
     assert not any(name.startswith("trialkeeper/nni/") for name in names)
@@ -54,10 +77,50 @@ def test_it_holds_the_keeper_and_the_nni_module_apart_from_it(tmp_path):
     assert in_bundle == sources
 
 
-def test_it_is_small_and_its_modules_can_be_imported_from_it(tmp_path):
+def test_what_travels_with_each_trial_has_the_sources_alone():
+    assert all(name.endswith(".py") for name in zipfile.ZipFile(io.BytesIO(keeper_bytes())).namelist())
+
+
+def test_it_is_small_and_its_modules_are_imported_from_it_as_they_were_compiled(tmp_path):
     bundle = build_keeper(tmp_path)
     assert bundle.path.stat().st_size < 1024 * 1024
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from trialkeeper import contract; print(contract.__file__)"
-    result = subprocess.run([sys.executable, "-I", "-c", code, str(bundle.path)], capture_output=True, text=True,
-                            check=True)
-    assert result.stdout.startswith(str(bundle.path))
+    file, shown = imported_by(sys.executable, bundle.path)
+    assert file == f"{bundle.path}/trialkeeper/whole_number.pyc"
+    # the line of the source, which is in the zipapp
+    assert 'File "trialkeeper/whole_number.py", line 1' in shown
+    assert "digits = digits.strip()" in shown
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.13"])
+def test_a_python_of_another_version_takes_the_sources(tmp_path, version):
+    python = old_python(version)
+    if python is None:
+        pytest.skip(NO_OLD_PYTHON % version)
+    bundle = build_keeper(tmp_path)
+    file, shown = imported_by(python, bundle.path)
+    assert file == f"{bundle.path}/trialkeeper/whole_number.py"
+    assert "digits = digits.strip()" in shown
+
+
+def test_the_bytes_do_not_depend_on_what_the_process_holds_and_what_python_has_kept(tmp_path):
+    package = tmp_path / "trialkeeper"
+    shutil.copytree(Path(trialkeeper.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    code = ("import sys; from pathlib import Path; from trainingservice.keeper.keeper_bundle import bundle_bytes\n"
+            "sys.stdout.buffer.write(bundle_bytes(Path(sys.argv[1]), compiled=True))")
+    for seed in ("1", "2"):
+        done = subprocess.run([sys.executable, "-c", code, str(package)], capture_output=True, check=True,
+                              cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed})
+        assert done.stdout == compiled_keeper_bytes()
+
+
+def test_code_that_python_has_kept_of_an_older_source_is_not_taken(tmp_path):
+    package = tmp_path / "trialkeeper"
+    package.mkdir()
+    (package / "__init__.py").write_text("which = 'old'\n")
+    subprocess.run([sys.executable, "-c", "import trialkeeper"], check=True, cwd=tmp_path,
+                   env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"})
+    assert list(package.glob("__pycache__/*.pyc"))
+    (package / "__init__.py").write_text("which = 'new'\n")
+    os.utime(package / "__init__.py", (1, 1))
+    archive = zipfile.ZipFile(io.BytesIO(bundle_bytes(package, compiled=True)))
+    assert b"new" in archive.read("trialkeeper/__init__.pyc")

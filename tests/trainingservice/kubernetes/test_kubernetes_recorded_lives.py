@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,7 @@ def shortened(value: Any) -> Any:
     if isinstance(value, str):
         for seconds in ("6", "4", "3"):
             value = value.replace(f"sleep {seconds};", "sleep 0.2;")
-        return "sleep 0.2" if value == "sleep 6" else value
+        return re.sub(r"\bsleep 6$", "sleep 0.2", value)
     return value
 
 

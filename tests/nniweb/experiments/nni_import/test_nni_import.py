@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from django.core.management import CommandError, call_command
 
 from nniweb.experiments.actions import change_and_undo
@@ -21,6 +20,7 @@ from nniweb.experiments.models import Experiment, Metric, Trial, TrialOutput, Tu
 from nniweb.experiments.nni_import.importing import import_archive
 from nniweb.experiments.nni_import.nni_archive import UnreadableArchive, read_archive
 from nniweb.experiments.nni_import.nni_archive_config import kept_config
+from tests.nni_files.yaml_tables import read_table
 
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 START = 1_700_000_000_000
@@ -192,8 +192,8 @@ KEYS = {"trial": "trial_config", "localConfig": "local_config", "machineList": "
         "kubeflowConfig": "kubeflow_config",
         "frameworkcontrollerConfig": "frameworkcontroller_config", "dltsConfig": "dlts_config",
         "amlConfig": "aml_config", "sharedStorage": "shared_storage_config"}
-V1_FORMS = {name: section for name, section in yaml.safe_load(
-    (Path(__file__).parents[3] / "recordings/nni/config_fields.yaml").read_text())["v1"].items()
+V1_FORMS = {name: section for name, section in read_table(
+    Path(__file__).parents[3] / "recordings/nni/config_fields.yaml")["v1"].items()
     if name not in ("own class", "advisor")}
 
 

@@ -23,6 +23,17 @@ def test_a_waiting_listener_is_woken_from_another_thread() -> None:
         assert listener.wait(10) == {7}
 
 
+def test_who_waits_is_let_go_at_the_end_and_nobody_waits_afterwards() -> None:
+    with doorbell.listening() as listener:
+        ending = threading.Timer(0.05, listener.end_waits)
+        ending.start()
+        assert listener.wait(60) == set()
+        ending.join()
+        assert listener.wait(60) == set()
+        doorbell.ring(7)
+        assert listener.wait(60) == {7}
+
+
 def test_nobody_is_told_after_the_block() -> None:
     heard: list[int] = []
     with doorbell.listening(heard.append):

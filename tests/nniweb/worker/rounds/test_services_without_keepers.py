@@ -22,6 +22,11 @@ from trainingservice.trial_job import ResumedJob, TrialJobMetric
 from trainingservice.trial_job_status import TrialJobStatus
 
 
+@pytest.fixture(autouse=True)
+def services_are_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_trials, "FULL_LOOK_SECONDS_WITHOUT_KEEPERS", 0.1)
+
+
 class EmittingService(DocileTrainingService):
     """Tells its metrics itself, and rings for nothing."""
 

@@ -7,12 +7,18 @@ import pytest
 
 from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Trial
+from nniweb.worker.rounds import observe_trials
 from tests.nniweb.worker.conftest import report
 from tests.nniweb.worker.rounds.test_services_without_keepers import EmittingService
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
 
 RUNNING, SUCCEEDED, FAILED = TrialJobStatus.RUNNING, TrialJobStatus.SUCCEEDED, TrialJobStatus.FAILED
+
+
+@pytest.fixture(autouse=True)
+def services_are_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_trials, "FULL_LOOK_SECONDS_WITHOUT_KEEPERS", 0.1)
 
 
 def status(trial: Trial) -> str:
