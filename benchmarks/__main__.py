@@ -54,6 +54,7 @@ PROGRAMS = {
     "replicates": Program(30, ("--seeds", "2", "--tuners", "Random", "--at-once", "1")),
     "live_latency": Program(10, ("20",)),
     "long_histories": Program(30, ("--trials", "2000", "--rounds", "1")),
+    "checkpoints": Program(15, ("--megabytes", "128", "--rounds", "1")),
     "retention": Program(20, ("--trials", "300", "--seconds", "2")),
     "dashboard": Program(30, ("1000x10",)),
     "many_running": Program(15, ("--trials", "500", "--seconds", "20")),

@@ -5,7 +5,9 @@ describe the platform (which machines, which address, which account) and decide 
 experiments share a cluster; fields of its ``TrialOptions`` describe one experiment's trials there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, SecretStr
@@ -102,6 +104,26 @@ class ClusterSettings(SettingsModel):
         return False
 
 
+@dataclass(frozen=True)
+class CodePart:
+    """The code of one role, or of several that share a folder, where roles of a trial have different folders.
+
+    ``name``: its folder at the top of the code archive. ``folder``: where the files come from, absolute, or relative to
+    where the code as a whole comes from. ``place``: the field of the options that names it, as files have it.
+    ``commands``: the roles' own commands, in their order; "" for the command of the trial.
+    """
+
+    name: str
+    folder: str
+    place: tuple[str | int, ...]
+    commands: tuple[str, ...]
+
+
+def part_folders(parts: Sequence[CodePart]) -> dict[str, Path]:
+    """Name in the archive -> folder, in their order."""
+    return {part.name: Path(part.folder) for part in parts}
+
+
 class TrialOptions(SettingsModel):
     """What one experiment asks of the platform for its trials. Each platform has one subclass."""
 
@@ -130,13 +152,19 @@ class TrialOptions(SettingsModel):
         """Folder of the image in which trials run, so that no code is sent to them; "" where it is sent."""
         return ""
 
-    def code_directories(self) -> Mapping[tuple[str | int, ...], str]:
-        """Folders of the trial's code, as written, that files name in these options: place of the field -> folder."""
+    def code_directories(self) -> Mapping[tuple[str | int, ...], str | None]:
+        """Folders of the trial's code, as written, that files may name in these options for each role that gets code:
+        place of the field -> folder, None where the role names none. The role that reports comes first."""
         return {}
 
-    def without_code_directories(self) -> Self:
-        """The same without those."""
+    def with_code_directories(self, folder_for: Callable[[str | None], str | None]) -> Self:
+        """The same with other folders there, each made of the one before; a role that gets no code names none."""
         return self
+
+    def code_parts(self) -> Sequence[CodePart]:
+        """The folders of a trial's code where its roles have different ones, the one of the role that reports first;
+        () where all of the trial's code is one folder."""
+        return ()
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its

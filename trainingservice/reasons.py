@@ -222,6 +222,11 @@ def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> s
                          "or ask an administrator to raise the quota.")
 
 
+def _checkpoint_quota(whose: Mapping[str, str], most: int) -> str:
+    return _with_capital(f"{_whose(**whose)} allows {most} GB of checkpoints, and they are used up. Keep fewer "
+                         "checkpoints, delete an experiment, or ask an administrator to raise the quota.")
+
+
 def _gpu_quota(whose: Mapping[str, str], most: int, asked: int) -> str:
     allowed = "1 GPU" if most == 1 else f"{most} GPUs"
     return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, but one trial asks for {asked}. Lower "
@@ -450,6 +455,32 @@ def _not_executable(last_words: str = "") -> str:
             f"{_last_words(last_words)}")
 
 
+#: Why a checkpoint could be neither kept nor put back in place, after "because".
+_CHECKPOINT_PROBLEMS = {
+    "too_large": "it is larger than maxSize of checkpoints allows",
+    "too_many_files": "it has too many files",
+    "not_plain": "it contains something that is neither a file nor a folder",
+    "changed": "it was changed or removed while it was read",
+    "unreadable": "it cannot be read",
+    "not_taken": "the server does not accept it",
+    "missing": "the server does not have it any more",
+    "damaged": "it is damaged",
+    "no_room": "there is no room for it on the trial's machine",
+}
+
+
+def _checkpoint_failed(name: str, kept: bool, problem: str, detail: str) -> str:
+    what = "kept" if kept else "put back in place"
+    next_step = "" if kept else " The trial goes on from an older one, or begins from the beginning."
+    return (f"Its checkpoint{f' {shown(name)}' if name else ''} could not be {what}, because "
+            f"{_CHECKPOINT_PROBLEMS.get(problem, problem)}{f' ({detail})' if detail else ''}.{next_step}")
+
+
+def _checkpoint_resumed(name: str, step: int | None, attempt: int) -> str:
+    return (f"It went on from the checkpoint {shown(name)}{'' if step is None else f' (step {step})'} of attempt "
+            f"{attempt}.")
+
+
 CODES: dict[str, Kind] = {
     "free_slot": Kind(
         "A person asked for the trial; it starts as soon as fewer trials run than trialConcurrency allows.",
@@ -465,6 +496,9 @@ CODES: dict[str, Kind] = {
     "experiment_quota": Kind(
         "As many experiments as a quota allows have not ended. whose: kind (person, each_person, group) and name.",
         _experiment_quota),
+    "checkpoint_quota": Kind(
+        "The server keeps as many bytes of checkpoints as a quota allows. whose: as with experiment_quota.",
+        _checkpoint_quota),
     "gpu_quota": Kind(
         "One trial of the experiment would ask for more GPUs than a quota allows. whose: as with experiment_quota.",
         _gpu_quota),
@@ -559,6 +593,17 @@ CODES: dict[str, Kind] = {
         "An attempt failed and another one is due. said: how it failed; because: the same with its code.",
         lambda said, number, most, because=None: (
             f"{said or 'It failed.'} The trial is run again ({number} of {most}).")),
+    "checkpoint_failed": Kind(
+        "A checkpoint could not be kept, or (kept is false) not put back in place. problem: why, one of "
+        f"{', '.join(_CHECKPOINT_PROBLEMS)}; detail: a path or a number, \"\" for none.", _checkpoint_failed),
+    "checkpoint_resumed": Kind(
+        "An attempt went on from a checkpoint. step: its step, null where it has none; attempt: the number of the "
+        "attempt that saved it.", _checkpoint_resumed),
+    "no_checkpoints": Kind(
+        "The keepers of the platform do not call this server, so they cannot send checkpoints.",
+        lambda platform: (f"On {platform} the keepers of trials do not call this server with these settings, so they "
+                          "cannot send checkpoints. Remove checkpoints, or let keepers call the server (see "
+                          "docs/checkpoints.md).")),
     "refused": Kind(
         "The platform refuses the trial permanently and gives no code. said: why.", lambda said: said),
     "exit_code": Kind("The trial's command ended with this code.", _exit_code),
@@ -768,10 +813,10 @@ CODES: dict[str, Kind] = {
         "The experiment started from results of an earlier one, and has too few results of its own to compare them "
         "with.", lambda compared: "There are too few results yet to compare them with those of this experiment."),
     "earlier_agrees": Kind(
-        "Results of an earlier experiment agree with those of this one, and lead a part of its proposals. compared: "
+        "Results of an earlier experiment agree with those of this one, and lead its search. compared: "
         "results of this one; correlation: Kendall's rank correlation.",
         lambda compared, correlation: (f"They agree with the {compared} results of this experiment (rank correlation "
-                                       f"{correlation:.2f}) and lead a part of its proposals.")),
+                                       f"{correlation:.2f}) and lead its search.")),
     "earlier_disagrees": Kind(
         "Results of an earlier experiment do not agree with those of this one, and are not used now. compared: "
         "results of this one; correlation: Kendall's rank correlation.",

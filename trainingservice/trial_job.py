@@ -89,6 +89,13 @@ class JobApplicationForm:
     limits: TrialLimits = field(default_factory=TrialLimits)
     multi_phase: bool = False
     keep_files: tuple[str, ...] = ()
+    #: How checkpoints are dealt with, and those from which the trial can go on. None: it has no folder for them. A
+    #: platform whose keepers do not call the server leaves it out of the job.
+    checkpoints: contract.CheckpointsDocument | None = None
+
+    def without_checkpoints(self) -> JobApplicationForm:
+        """The same form for a keeper that cannot call the server, and so can neither send nor fetch checkpoints."""
+        return self if self.checkpoints is None else replace(self, checkpoints=None)
 
     def with_parameters(self, parameters: HyperParameters) -> JobApplicationForm:
         """The same form with another set of parameters (``update_trial_job``)."""
@@ -210,4 +217,5 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
             "output_tail_bytes": limits.output_tail_bytes,
         },
         "keep_files": list(form.keep_files),
+        "checkpoints": form.checkpoints,
     }

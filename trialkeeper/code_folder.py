@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import time
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Callable, Iterator, Optional
 from urllib.parse import quote
 
 from trialkeeper import contract, machine
@@ -49,13 +50,13 @@ def prepare_code(job: contract.JobDocument, folder: str, connection: Optional[Se
                 raise CannotStart("the code archive %s does not exist on %s" % (archive, machine.host()))
             if file_sha256(archive) != code["sha256"]:
                 raise CannotStart("the code archive %s is damaged: its SHA-256 is not %s" % (archive, code["sha256"]))
-            extract_archive(archive, target)
+            extract_archive(archive, target, code.get("part", ""))
         else:
             if connection is None:
                 raise CannotStart("the code is to be fetched, but no server address is known")
             fetched = os.path.join(folder, "code.tar.gz")
             _fetch(connection, job, code["sha256"], fetched, clock() + give_up_after, log, clock, sleep)
-            extract_archive(fetched, target)
+            extract_archive(fetched, target, code.get("part", ""))
             os.remove(fetched)
     except OSError as error:
         raise CannotStart("the code could not be put into %s on %s: %s" % (target, machine.host(), error)) from error
@@ -103,9 +104,10 @@ def _is_code(answer: Answer) -> str:
 # --- unpacking -----------------------------------------------------------------------------
 
 
-def extract_archive(archive: str, target: str) -> None:
+def extract_archive(archive: str, target: str, part: str = "") -> None:
     """Unpack a tar.gz into ``target``, which appears whole or not at all. Raises CannotStart, OSError.
 
+    With ``part``: only the content of this folder at the archive's top, as if it were the whole archive.
     Refused: paths and links that leave the folder, devices, pipes. Kept: execute bits, empty folders, links
     inside the tree, any file name. Owners and set-user-id bits are not taken over.
     """
@@ -117,7 +119,8 @@ def extract_archive(archive: str, target: str) -> None:
     root = os.path.realpath(partial)
     try:
         with tarfile.open(archive, "r:*") as tar:
-            links = [os.path.join(root, member.name) for member in tar if _extract_member(tar, member, root)]
+            members = tar if not part else _members_of(tar, part)
+            links = [os.path.join(root, member.name) for member in members if _extract_member(tar, member, root)]
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise CannotStart("the code archive cannot be unpacked: %s" % error) from error
     for link in links:
@@ -125,6 +128,23 @@ def extract_archive(archive: str, target: str) -> None:
             raise CannotStart("the code archive was refused: the link %s leaves the folder"
                               % json.dumps(os.path.relpath(link, root)))
     os.rename(partial, target)
+
+
+def _members_of(tar: tarfile.TarFile, part: str) -> Iterator[tarfile.TarInfo]:
+    """The members below a folder, under their names there. Raises CannotStart where the archive has no such folder."""
+    is_there = False
+    for member in tar:
+        top, _, below = posixpath.join(member.name, "").lstrip("./").partition("/")
+        if top != part:
+            continue
+        is_there = True
+        member.name = below.rstrip("/") or "."
+        if member.islnk():
+            goal_top, _, goal = member.linkname.lstrip("./").partition("/")
+            member.linkname = goal if goal_top == part else posixpath.join("..", member.linkname)
+        yield member
+    if not is_there:
+        raise CannotStart("the code archive has no folder %s; launch the experiment again" % part)
 
 
 def _extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, root: str) -> bool:

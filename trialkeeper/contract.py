@@ -45,6 +45,10 @@ ENV_LASTING = "NNI_KEEPER_LASTING"
 #: secret can then be read by everybody.
 ENV_READABLE = "NNI_KEEPER_READABLE"
 
+# --- environment of the trial --------------------------------------------------------------
+#: The folder in which a trial leaves its checkpoints, and finds the one with which it goes on.
+ENV_CHECKPOINTS = "NNI_CHECKPOINT_DIR"
+
 # --- files in the attempt's folder ---------------------------------------------------------
 #: What to run (JobDocument); written by the platform, or fetched by the keeper.
 JOB_FILE = "job.json"
@@ -84,6 +88,10 @@ WAKE_FILE = "wake"
 NNI_FOLDER = "nni"
 #: Working directory of the trial where the code is copied.
 CODE_FOLDER = "code"
+#: The trial's own folder for checkpoints (ENV_CHECKPOINTS), in the attempt's folder.
+CHECKPOINTS_FOLDER = "checkpoints"
+#: In that folder: the name of the latest checkpoint (text). Written by whoever completes one.
+LATEST_FILE = "latest"
 
 #: First parameters; those of later indices are ``parameter_<index>.cfg``.
 PARAMETER_FILE = "parameter.cfg"
@@ -102,6 +110,12 @@ MAX_REPORT_BYTES = 4 * 1024 * 1024
 REPORT_BATCH_BYTES = 512 * 1024
 #: NNI's own limit for one metric: shorter than this many bytes.
 MAX_METRIC_BYTES = 1_000_000
+#: Most bytes of one chunk of a checkpoint. Files are cut at multiples of it.
+CHUNK_BYTES = 4 * 1024 * 1024
+#: Most bytes of a checkpoint's manifest, and most files and folders in it.
+MAX_MANIFEST_BYTES, MAX_CHECKPOINT_FILES = 16 * 1024 * 1024, 50_000
+#: Hashes in one question for missing chunks.
+MAX_ASKED_CHUNKS = 10_000
 #: One piece of output.
 MAX_OUTPUT_PIECE_BYTES = 64 * 1024
 
@@ -109,8 +123,22 @@ MAX_OUTPUT_PIECE_BYTES = 64 * 1024
 TOLD_TO_END = 143
 
 # --- words ---------------------------------------------------------------------------------
-STARTED, METRIC, OUTPUT, ENDED = "started", "metric", "output", "ended"
-ENTRY_TYPES = (STARTED, METRIC, OUTPUT, ENDED)
+STARTED, METRIC, OUTPUT, CHECKPOINT, ENDED = "started", "metric", "output", "checkpoint", "ended"
+ENTRY_TYPES = (STARTED, METRIC, OUTPUT, CHECKPOINT, ENDED)
+
+#: What a checkpoint entry tells: one is complete and its chunks are with the server; one was put back in place before
+#: the command started; one could be neither kept nor put back.
+SAVED, RESTORED, FAILED = "saved", "restored", "failed"
+CHECKPOINT_EVENTS = (SAVED, RESTORED, FAILED)
+#: Why it could not: it has more than ``max_bytes`` bytes; more than MAX_CHECKPOINT_FILES files, or a manifest that is
+#: too long; a link, or another thing that is neither file nor folder; it was changed or removed while it was read; it
+#: cannot be read; the server does not take it; the server does not have it (any more); what came has another hash;
+#: it cannot be written here (a full disk); the trial ended before it was complete.
+TOO_LARGE, TOO_MANY_FILES, NOT_PLAIN, CHANGED, UNREADABLE = (
+    "too_large", "too_many_files", "not_plain", "changed", "unreadable")
+NOT_TAKEN, MISSING, DAMAGED, NO_ROOM, INCOMPLETE = "not_taken", "missing", "damaged", "no_room", "incomplete"
+CHECKPOINT_PROBLEMS = (TOO_LARGE, TOO_MANY_FILES, NOT_PLAIN, CHANGED, UNREADABLE, NOT_TAKEN, MISSING, DAMAGED, NO_ROOM,
+                       INCOMPLETE)
 
 PERIODICAL, FINAL, REQUEST_PARAMETER = "PERIODICAL", "FINAL", "REQUEST_PARAMETER"
 METRIC_KINDS = (PERIODICAL, FINAL, REQUEST_PARAMETER)
@@ -131,6 +159,7 @@ ERROR_TOKEN = "token"        # 401
 ERROR_UNREADABLE = "unreadable"  # 400
 ERROR_TOO_LARGE = "too_large"    # 413
 ERROR_BUSY = "busy"          # 429 or 503 with Retry-After
+ERROR_CHUNKS = "chunks"      # 409, with "missing": hashes of chunks that the server does not have
 
 # --- shapes --------------------------------------------------------------------------------
 
@@ -144,6 +173,8 @@ class CodeDocument(TypedDict, total=False):
     sha256: str
     #: Path of the archive on this machine; without it the keeper fetches it from the server.
     archive: str
+    #: Folder at the archive's top whose content is the trial's code; without it the whole archive is.
+    part: str
 
 
 class LimitsDocument(TypedDict, total=False):
@@ -159,6 +190,41 @@ class LimitsDocument(TypedDict, total=False):
     #: Seconds the report of `started` may wait for what follows it, so that a short trial is told in one report
     #: (default 0). For where nobody waits for the claim and the start is seen otherwise.
     hold_started: float
+
+
+class KnownCheckpoint(TypedDict):
+    """A checkpoint that the server has, as a job is told of it."""
+
+    id: str                  #: SHA-256 (hex) of its manifest
+    name: str                #: its name in the folder of checkpoints
+    step: Optional[int]
+    size: int                #: bytes of its files
+
+
+class CheckpointsDocument(TypedDict, total=False):
+    """How checkpoints of this attempt are dealt with."""
+
+    max_bytes: int           #: a larger checkpoint is not sent
+    #: Bytes that are sent in a second, on the average; None: as fast as it goes.
+    bytes_per_second: Optional[int]
+    #: Put back in place before the command starts, the first that can be: the newest first.
+    resume: List[KnownCheckpoint]
+
+
+class ManifestFile(TypedDict):
+    path: str                #: relative, with slashes; "" where the checkpoint is a single file
+    size: int
+    mode: int                #: permission bits
+    chunks: List[str]        #: SHA-256 (hex) of its content, CHUNK_BYTES each but the last; [] for an empty file
+
+
+class Manifest(TypedDict):
+    """What a checkpoint consists of. Its bytes (JSON, keys sorted, no blanks, ASCII) give the checkpoint's id."""
+
+    version: int             #: 1
+    name: str
+    files: List[ManifestFile]  #: by path
+    folders: List[str]       #: relative paths of folders, by path; [] where the checkpoint is a single file
 
 
 class ParameterDocument(TypedDict):
@@ -191,6 +257,8 @@ class JobDocument(TypedDict, total=False):
     limits: LimitsDocument
     #: Glob patterns, relative to the working directory, of files to send after the end.
     keep_files: List[str]
+    #: None, or not there: the trial has no folder for checkpoints.
+    checkpoints: Optional[CheckpointsDocument]
 
 
 class KeeperDocument(TypedDict, total=False):
@@ -236,6 +304,11 @@ class ReportReply(TypedDict, total=False):
 #:          Latin-1, so that len(data) == number of bytes), skipped (optional int: so many bytes
 #:          before offset were left out here and stay on the trial machine). Lines that carry
 #:          a metric are not output: the offset steps over them without `skipped`
+#: checkpoint  event (one of CHECKPOINT_EVENTS), id (SHA-256 of the manifest, null where it was not made), k (the number
+#:          of the checkpoint in this attempt, from 1; of one that was put back, 0), name, step (int or null), size
+#:          (bytes), sequence (saved: how many intermediate results of this attempt came before it), problem (failed:
+#:          one of CHECKPOINT_PROBLEMS), detail (failed: a short text such as a path). One that was saved counts when
+#:          this entry is committed; its chunks and its manifest were sent before
 #: ended    exit_code (int or None), signal (int or None), reason, message (a sentence, may be
 #:          ""), duration (seconds by the monotonic clock, 0 if never started; of a trial whose keeper
 #:          was killed from its start to its last sign, by the machine's clock)

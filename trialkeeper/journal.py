@@ -21,7 +21,7 @@ from trialkeeper.file_mode import file_mode
 
 _POSITION = b', "position": ['
 #: Entries of these kinds are on disk before they are sent; others only in the system's cache.
-_DURABLE_TYPES = (contract.STARTED, contract.ENDED)
+_DURABLE_TYPES = (contract.STARTED, contract.CHECKPOINT, contract.ENDED)
 
 
 class JournalSummary(NamedTuple):
@@ -130,6 +130,8 @@ class Journal:
         self.started = self.ended = False
         #: The ``ended`` entry, None while there is none.
         self.end: Optional[contract.Entry] = None
+        #: The ``checkpoint`` entries.
+        self.checkpoints: List[contract.Entry] = []
         self._next_sequence = 0
         self._ends_of_output: Dict[str, int] = {}
         #: Seconds of all runs but the last one, and times at which that began and gave its last sign.
@@ -143,6 +145,11 @@ class Journal:
     @property
     def last_n(self) -> int:
         return len(self._offsets)
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the intermediate result that comes next."""
+        return self._next_sequence
 
     def append(self, entries: List[contract.Entry]) -> None:
         """Number the entries and write them. On OSError (the disk is full) none of them counts as written."""
@@ -255,6 +262,8 @@ class Journal:
         elif kind == contract.METRIC:
             if entry["kind"] == contract.PERIODICAL:
                 self._next_sequence = max(self._next_sequence, entry["sequence"] + 1)
+        elif kind == contract.CHECKPOINT:
+            self.checkpoints.append(entry)
         elif kind == contract.OUTPUT:
             stream, size = entry["stream"], len(entry["data"])
             self.reported_output[stream] = self.reported_output.get(stream, 0) + size

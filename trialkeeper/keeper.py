@@ -22,11 +22,12 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from trialkeeper import contract, machine
 from trialkeeper.access import Access, save_access
 from trialkeeper.attempt_folder import make_private_folder, modified_at, read_object, summary_of, write_file
+from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
 from trialkeeper.control_group import Gathering, recorded_group
@@ -44,11 +45,14 @@ from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
-from trialkeeper.server_connection import ServerConnection
+from trialkeeper.server_connection import ServerAway, ServerConnection
 from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_environment import trial_environment
 from trialkeeper.trial_watch import LOOK_EVERY, TrialWatch
 from trialkeeper.wakeups import Wakeups
+
+if TYPE_CHECKING:
+    from trialkeeper.checkpoint_restore import Restored
 
 #: Exit status of a keeper that had nothing to do: the attempt is another keeper's, or was cancelled before.
 NOTHING_TO_DO = 82
@@ -59,6 +63,10 @@ HOLD_FINAL_RESULT = 0.05
 #: Seconds a keeper that may be started again waits for its threads, and at most as many more by chance: those who hold
 #: half of what they need must not wait for each other for ever.
 ROOM_PATIENCE = 20.0
+
+#: Seconds without progress after which a trial's last checkpoint is given up: of one that ended by itself, and of one
+#: that something ended.
+SEND_AFTER_EXIT, SEND_BEFORE_END = 300.0, 30.0
 
 #: What the trial's stderr shows where a later run begins.
 RUN_BEGINS = "\n[The platform ended the trial here and runs it again.]\n"
@@ -92,6 +100,7 @@ class Keeper:
         self._tree: Optional[ProcessTree] = None
         self._gpus: Optional[GpuWatch] = None
         self._usage: Optional[TrialResources] = None
+        self._checkpoints: Optional[Checkpoints] = None
 
     def run(self) -> int:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
@@ -115,6 +124,7 @@ class Keeper:
             self._earlier = self._journal.begin_run()
         self._recorder = Recorder(self._folder, self._journal, self._limits, now=self._now, clock=self._clock,
                                   log=self._log, notify=self._notify_reporter, earlier=self._earlier)
+        self._make_checkpoints()
         if not self._journal.started and self._inbox.is_canceled():
             self._log("the attempt was cancelled before it began")
             return NOTHING_TO_DO
@@ -131,6 +141,7 @@ class Keeper:
             self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
+            self._send_last_checkpoint(end)
             self._hand_over_kept_files()
             self._record_end(end)
         self._deliver(signals)
@@ -216,6 +227,15 @@ class Keeper:
                 keeper=self._document, limits=self._limits, tell=self._wakeups.tell, log=self._log, now=self._now,
                 resources=self._read_resources, clock=self._clock, prepare=self._flush_what_the_next_keeper_needs)
 
+    def _make_checkpoints(self) -> None:
+        document = self._job.get("checkpoints")
+        if document is None or not self._access.has_server or not self._job_name:
+            return
+        self._checkpoints = self._recorder.checkpoints = Checkpoints(
+            self._folder, document, self._journal, access=self._access, job_name=self._job_name,
+            is_listener=self._replica != 0, record=self._recorder.record, start_thread=self._wakeups.threads.start,
+            tell=self._wakeups.tell, log=self._log, now=self._now, clock=self._clock)
+
     def _notify_reporter(self, entries: List[contract.Entry]) -> None:
         if self._reporter is not None:
             self._reporter.notify(may_wait=min(self._may_wait(entry) for entry in entries))
@@ -239,8 +259,8 @@ class Keeper:
         threads = self._wakeups.threads
         if self._reporter is not None:
             self._reporter.start(threads.start, begins=False)
-        if not runs_in_users_folder(self._job):
-            self._wakeups.in_background(_PREPARED, lambda: self._prepare_code(may_prepare))
+        if self._has_to_prepare():
+            self._wakeups.in_background(_PREPARED, lambda: self._prepare(may_prepare))
         threads.start("room", self._room.hold)
         if threads.is_short and not self._waits_for_threads():
             return False
@@ -251,11 +271,24 @@ class Keeper:
         with contextlib.suppress(FileNotFoundError):  # as nearly always
             os.remove(self._path(contract.WAITS_FILE))
 
-    def _prepare_code(self, may_prepare: threading.Event) -> None:
+    def _has_to_prepare(self) -> bool:
+        """Whether the trial needs something that has to be fetched, or unpacked, before it starts."""
+        goes_on = self._checkpoints is not None and bool(self._checkpoints.candidates())
+        return goes_on or not runs_in_users_folder(self._job)
+
+    def _prepare(self, may_prepare: threading.Event) -> "Optional[Restored]":
+        """What the trial goes on with. Raises CannotStart."""
         may_prepare.wait()
-        connection = ServerConnection(self._access) if self._access.has_server else None
-        prepare_code(self._job, self._folder, connection, log=self._log,
-                     give_up_after=self._limits.get("give_up_after", 86400.0))
+        if not runs_in_users_folder(self._job):
+            connection = ServerConnection(self._access) if self._access.has_server else None
+            prepare_code(self._job, self._folder, connection, log=self._log,
+                         give_up_after=self._limits.get("give_up_after", 86400.0))
+        if self._checkpoints is None or not self._checkpoints.candidates():
+            return None
+        try:
+            return self._checkpoints.restore(lambda: self._inbox.stop is not None)
+        except (OSError, ServerAway) as error:
+            raise CannotStart("the checkpoint it goes on with could not be put back: %s" % error) from error
 
     def _waits_for_threads(self) -> bool:
         """Wait for room for all threads; False where the attempt is to end, or to be begun again later."""
@@ -299,6 +332,8 @@ class Keeper:
             return self._end(contract.NOT_STARTED, str(self._inbox.results[_PREPARED]))
         if self._inbox.stop is not None or self._inbox.is_canceled():
             return self._end(contract.STOPPED, self._inbox.stop or "cancelled before it was started")
+        if self._checkpoints is not None and self._inbox.results[_PREPARED] is not None:
+            self._checkpoints.note_restored(self._inbox.results[_PREPARED])
         try:
             child = self._start_when_there_is_room()
         except CannotStart as error:
@@ -330,7 +365,7 @@ class Keeper:
 
     def _wait_for_code(self, may_prepare: threading.Event) -> None:
         """Until the code is there or could not be brought (``_inbox.results``), or the attempt is to end."""
-        if runs_in_users_folder(self._job):
+        if not self._has_to_prepare():
             self._inbox.results[_PREPARED] = None
         elif self._inbox.may_go_on:
             may_prepare.set()
@@ -374,10 +409,16 @@ class Keeper:
                 self._write_parameters(parameter["index"], parameter["text"])
         except OSError as error:
             raise CannotStart("the parameters could not be written to %s: %s" % (nni_folder, error)) from error
+        try:
+            if self._checkpoints is not None:
+                self._checkpoints.make_folder()
+        except OSError as error:
+            raise CannotStart("the folder for checkpoints cannot be made: %s" % error) from error
         reaps = become_reaper_of_orphans()
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
-            wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id)
+            wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id,
+            checkpoints=None if self._checkpoints is None else self._checkpoints.path)
         child = ChildProcess(self._job["command"], self._working_directory, environment,
                              self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE))
         self._tree = ProcessTree(self._journal.journal_id, child.pid, child.start_time, own_children=True,
@@ -509,6 +550,23 @@ class Keeper:
         while not written and self._clock() < give_up_at:
             self._inbox.wait(5.0)
             written = self._recorder.record([])
+
+    def _send_last_checkpoint(self, end: TrialEnd) -> None:
+        """Before the end is told, whose acknowledgement ends the token."""
+        if self._checkpoints is None or not self._journal.started:
+            return
+
+        def patience() -> float:
+            if self._inbox.is_stop_ordered:
+                return 0.0  # nobody wants it any more
+            if self._inbox.stop is not None or end.get("reason") != contract.EXITED:
+                return SEND_BEFORE_END
+            return SEND_AFTER_EXIT
+
+        try:
+            self._checkpoints.finish(self._inbox.wait, patience, end.get("reason") == contract.EXITED)
+        except Exception:  # a bug of ours: the end is told all the same
+            self._log("the last checkpoint was not sent:\n" + traceback.format_exc())
 
     def _hand_over_kept_files(self) -> None:
         try:

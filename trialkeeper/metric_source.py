@@ -15,6 +15,8 @@ from trialkeeper import contract
 #: Sources in the journal's positions.
 FROM_METRICS_FILE, FROM_STDOUT = "metrics", "marks"
 
+#: Type of the frame by which our ``nni`` module announces a checkpoint: no metric, and not journaled.
+CHECKPOINT_MARK = "CHECKPOINT"
 MARK = b"NNISDK_MEb'"
 _FRAME = re.compile(rb"ME(\d{6})\{")
 _HEADER_BYTES = 8
@@ -32,6 +34,9 @@ def read_metric(text: bytes) -> Optional[contract.Entry]:
         return None
     if not isinstance(metric, dict) or not isinstance(metric.get("type"), str):
         return None
+    if metric["type"] == CHECKPOINT_MARK:
+        return {"type": contract.METRIC, "kind": CHECKPOINT_MARK, "name": metric.get("name"),
+                "step": metric.get("step")}
     entry = _entry(metric["type"], metric.get("parameter_id"), metric.get("sequence"))
     if entry["kind"] == contract.REQUEST_PARAMETER:
         entry["value"] = str(metric.get("parameter_index") or 0)

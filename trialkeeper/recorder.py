@@ -4,8 +4,9 @@ import os
 from typing import Callable, List, Optional
 
 from trialkeeper import contract
+from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.journal import EarlierRuns, Journal
-from trialkeeper.metric_source import metrics_of
+from trialkeeper.metric_source import CHECKPOINT_MARK, metrics_of
 from trialkeeper.output_files import OutputFile
 
 
@@ -20,6 +21,8 @@ class Recorder:
         ``earlier``: what the trial's files say comes behind what it reported in these runs.
         """
         self._earlier = earlier
+        #: Where the trial has a folder for checkpoints: takes what the trial says of them out of its metrics.
+        self.checkpoints: Optional[Checkpoints] = None
         self._journal, self._now, self._log, self._notify = journal, now, log, notify
         self._pending: List[contract.Entry] = []
         self._metrics = metrics_of(journal.positions,
@@ -50,13 +53,18 @@ class Recorder:
         """Journal what the files have new. While the disk takes nothing they are not read either."""
         if self._pending and not self.record([]) and not final:
             return
+        if self.checkpoints is not None:
+            self.checkpoints.look()
         entries = self._metrics.read()
         for output in self._outputs:
             entries += output.look(final)
         if self._earlier is not None:
             for entry in entries:
                 _move_behind(self._earlier, entry)
+        entries = without_marks(entries) if self.checkpoints is None else self.checkpoints.take_marks(entries)
         self.record(entries)
+        if self.checkpoints is not None and not self._metrics.has_more:
+            self.checkpoints.send_complete()
 
     def drain(self) -> None:
         """Journal all that is left: nothing of the trial runs any more."""
@@ -64,6 +72,11 @@ class Recorder:
         while self._metrics.has_more and not self._pending:
             self.pump()
         self.pump(final=True)
+
+
+def without_marks(entries: List[contract.Entry]) -> List[contract.Entry]:
+    """The metrics among what was read: not what the trial says of its checkpoints."""
+    return [entry for entry in entries if entry.get("kind") != CHECKPOINT_MARK]
 
 
 def _move_behind(earlier: EarlierRuns, entry: contract.Entry) -> None:

@@ -17,8 +17,11 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *, nni_folder: str,
                       working_directory: str, wake: Optional[str], for_trials: Optional[str],
-                      mark: str) -> Dict[str, str]:
-    """All variables of the trial. ``inherited``: those of the keeper, of which the job may allow only some."""
+                      mark: str, checkpoints: Optional[str] = None) -> Dict[str, str]:
+    """All variables of the trial. ``inherited``: those of the keeper, of which the job may allow only some.
+
+    ``checkpoints``: its folder for checkpoints, None where it has none.
+    """
     allowed = job.get("inherit_environment")
     environment = {name: value for name, value in inherited.items()
                    if not name.startswith("NNI_KEEPER_") and (allowed is None or name in allowed)}
@@ -43,6 +46,9 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
     if for_trials is not None:
         before = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = before + os.pathsep + for_trials if before else for_trials
+    environment.pop(contract.ENV_CHECKPOINTS, None)  # of a trial that the keeper itself is part of
+    if checkpoints is not None:
+        environment[contract.ENV_CHECKPOINTS] = checkpoints
     if wake is not None:
         environment[contract.ENV_WAKE] = wake
     gpus: Optional[List[int]] = job.get("gpu_indices")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from nniweb.annotation.reading_process import AnnotationsInvalid, FileProblem, RewrittenFiles, rewrite_files
-from trainingservice.code.code_archive import CodeArchive, CodeEntry, CodeRefused, code_entries, pack_entries
+from trainingservice.code.code_archive import CodeArchive, CodeEntry, CodeRefused, code_tree, pack_entries
 from trainingservice.files.unlinked_paths import open_file
 
 #: What a file that has annotations holds; others are not parsed, whatever they are.
@@ -23,17 +23,18 @@ _PIECE = 2**20
 _OVERLAP = 100
 
 
-def read_annotations(folder: Path) -> RewrittenFiles:
-    """The search space of a code folder and its rewritten files. ``folder``: as ``code_entries``; nothing in it is
+def read_annotations(folder: Path, parts: Mapping[str, Path] = {}) -> RewrittenFiles:
+    """The search space of a code folder and its rewritten files. Arguments: as ``code_tree``; nothing in the folders is
     changed. Blocking. Raises AnnotationsInvalid, also where there are no annotations; CodeRefused where the folder
     cannot be packed.
     """
-    return _read(code_entries(folder))
+    return _read(code_tree(folder, parts))
 
 
-def pack_annotated(folder: Path, target_folder: Path) -> tuple[CodeArchive, RewrittenFiles]:
-    """``pack_code`` with the annotations carried out, and what was read from them. Raises as ``read_annotations``."""
-    entries = code_entries(folder)
+def pack_annotated(folder: Path, target_folder: Path, parts: Mapping[str, Path] = {}
+                   ) -> tuple[CodeArchive, RewrittenFiles]:
+    """``pack_tree`` with the annotations carried out, and what was read from them. Raises as ``read_annotations``."""
+    entries = code_tree(folder, parts)
     found = _read(entries)
     target_folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target_folder.resolve()) as name:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
+
+from trainingservice.words.shown_value import shown
 
 #: What shells report of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -21,7 +25,8 @@ LAUNCH_HELP = ("Launch an experiment from its config file. With --follow the exi
                "an error or if all of its trials failed, 2 if no worker is alive, 3 if somebody "
                "stopped it, 4 if the server has not answered for ten minutes.")
 EXPERIMENTS_HELP = ("List experiments; show, follow, pause, resume, stop or delete one, run its failed trials again, "
-                    "show or export its trials and metrics, import results. The beginning of an id is enough.")
+                    "show or export its trials and metrics, import results. The beginning of an id is "
+                    "enough, and so is a name that only one has.")
 
 
 def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
@@ -39,6 +44,17 @@ def add_server_arguments(parser: argparse.ArgumentParser, *, again: bool = False
         "PEM file of the authority that signed the server's certificate, if it is a private one (NNIWEB_CA_FILE)"))
 
 
+def changed_parameter(written: str) -> tuple[str, Any]:
+    """Name and value out of ``lr=0.01``: JSON, else text. Raises ArgumentTypeError."""
+    name, is_given, text = written.partition("=")
+    if not (name and is_given):
+        raise argparse.ArgumentTypeError(f"{shown(written)} is not NAME=VALUE")
+    try:
+        return name, json.loads(text)
+    except ValueError:
+        return name, text
+
+
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``launch``."""
     parser.add_argument("config", type=Path, help="config file (NNI's v1 or v2 form)")
@@ -52,6 +68,12 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
         "file with the password or token for the repository (https)"))
     parser.add_argument("--user", help="owner of the experiment (default: the first administrator); not with --server, "
                                        "where the token decides")
+    seen_by = parser.add_mutually_exclusive_group()
+    seen_by.add_argument("--group", metavar="NAME", help=(
+        "make the experiment visible to the members of this group of yours, who may steer it (default: your group if "
+        "you are in exactly one, else nobody)"))
+    seen_by.add_argument("--private", action="store_const", const="", dest="group",
+                         help="make it visible to you and administrators only")
     add_server_arguments(parser)
     parser.add_argument("--cluster", metavar="NAME", help=(
         "with --server: a cluster of the server, instead of the one in the file"))
@@ -76,6 +98,11 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     steering["resume"].add_argument("--max-trial-number", type=int, metavar="N", help="a new maxTrialNumber")
     steering["resume"].add_argument("--max-duration", metavar="TIME",
                                     help="a new maxExperimentDuration, such as 90m or 2h")
+    rerun = _of_one(verbs, "rerun", "run one of its trials again as a new one, which counts towards the trial limit; "
+                                    "where that is reached, it grows by one, also after the end")
+    rerun.add_argument("number", type=int, help="number of the trial")
+    rerun.add_argument("--set", action="append", type=changed_parameter, metavar="NAME=VALUE", dest="changed", help=(
+        "with another value of this parameter, as JSON or plain text: --set lr=0.01 --set optimizer=adam"))
     changes = _of_one(verbs, "changes", "list the changes after its launch, and who made them")
     undo = _of_one(verbs, "undo", "undo one of these changes")
     undo.add_argument("number", type=int, help="number of the change, as changes lists it")
@@ -100,5 +127,5 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
 def _of_one(verbs: argparse._SubParsersAction[argparse.ArgumentParser], verb: str,
             about: str) -> argparse.ArgumentParser:
     parser = verbs.add_parser(verb, help=about)
-    parser.add_argument("id", help="id of the experiment, or its beginning")
+    parser.add_argument("id", help="id of the experiment, its beginning, or the name where only one has it")
     return parser

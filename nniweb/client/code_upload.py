@@ -6,6 +6,7 @@ import io
 import json
 import os
 import posixpath
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import IO, Any
 import yaml
 
 from nniweb.client.errors import ClientError
-from trainingservice.code.code_archive import CodeEntry, CodeRefused, code_entries, write_archive
+from trainingservice.code.code_archive import CodeEntry, CodeRefused, code_tree, write_archive
 from trainingservice.limited_yaml import YamlReading, YamlRefused
 
 #: Called with the bytes that were sent and those there are.
@@ -23,6 +24,12 @@ Progress = Callable[[int, int], None]
 
 #: Where a file says which folder holds the code, and which file the search space: NNI's v2 and v1 forms.
 _CODE_PLACES = (("trialCodeDirectory",), ("trial", "codeDir"))
+#: Groups of options, which name folders for roles on some platforms, and fields by which a role is known there.
+_ROLE_SECTIONS = ("trainingService", "trialOptions")
+_ROLE_LISTS = ("taskRoles",)
+_OF_ROLES = {"codeDirectory", "replicas", "dockerImage"}
+#: Names of folders in an archive.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SPACE_PLACES = (("searchSpaceFile",), ("searchSpacePath",))
 
 
@@ -55,35 +62,73 @@ def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:
     """What to send for the text of a file whose relative paths start at ``base``.
 
     The code folder (the file's own, ``base`` where it names none, or ``code``) becomes the top of the archive, less
-    what ``.nniignore`` names; the file with the search space is put there too where it lies elsewhere. The text stays
-    as it is but for paths that are different there. A text that is no YAML is sent as it is, for the server to say what
-    is wrong with it. Where the code is in the image nothing but that file is sent. Raises ClientError.
+    what ``.nniignore`` names. Where roles name different folders, each is a folder at the top. The file with the
+    search space is put there too where it lies elsewhere. The text stays as it is but for paths that are different
+    there. A text that is no YAML is sent as it is, for the server to say what is wrong with it. Where the code is
+    in the image nothing but that file is sent. Raises ClientError.
     """
     values = _Scalars(text)
     is_in_image = values.says_code_in_image()
     folder_node = None if is_in_image else values.find(_CODE_PLACES)
-    folder = code if code is not None else base / folder_node.value if folder_node is not None else base
+    folder = code if code is not None else base
+    if code is None and folder_node is not None:
+        folder = base / Path(folder_node.value).expanduser()
     if values.is_unreadable:
         return PreparedLaunch(text, [])
+    parts: dict[str, Path] = {}
+    if code is None:
+        folder, parts = _folders_of_roles(values, base, folder, folder_node)
     try:
-        entries = [] if is_in_image else code_entries(folder.expanduser().resolve(), keep_links=False)
+        entries = [] if is_in_image else code_tree(folder.expanduser().resolve(), parts, keep_links=False)
     except CodeRefused as error:
         raise ClientError(str(error)) from None
-    if folder_node is not None:
+    if folder_node is not None and not parts:
         values.put(folder_node, ".")
     space_node = values.find(_SPACE_PLACES)
     if space_node is not None:
         space = base / Path(space_node.value).expanduser()
         if space.is_file():  # the server names the field where it is not there
-            values.put(space_node, _name_of(space, folder.expanduser(), entries))
+            values.put(space_node, _name_of(space, None if parts else folder.expanduser(), entries))
     return PreparedLaunch(values.text(), sorted(entries, key=lambda entry: entry.name.split("/")))
 
 
-def _name_of(space: Path, folder: Path, entries: list[CodeEntry]) -> str:
-    """Under which name the file lies in the archive; it is added where it does not."""
+def _folders_of_roles(values: _Scalars, base: Path, folder: Path, folder_node: yaml.ScalarNode | None
+                      ) -> tuple[Path, dict[str, Path]]:
+    """The code folder, and, where roles name different ones, what each is called in the archive; the text names those
+    then. As the server reads it: what a role does not name is ``folder`` if the file names that, or what all others
+    name.
+    """
+    named = [(name, node, (base / Path(node.value).expanduser()).resolve())
+             for name, node in values.roles() if node is not None]
+    if not named:
+        return folder, {}
+    default = folder.resolve() if folder_node is not None and len(named) < len(values.roles()) else None
+    folders = [path for _, _, path in named] + ([] if default is None else [default])
+    if len(set(folders)) == 1:
+        for _, node, _ in named:
+            values.put(node, ".")
+        return folders[0], {}
+    names: dict[Path, str] = {}
+    for name, _, path in named:
+        if path not in names:
+            is_free = _PLAIN_NAME.fullmatch(name) and name not in names.values()
+            names[path] = name if is_free else f"role-{len(names) + 1}"
+    if default is not None and default not in names:
+        names[default] = "code" if "code" not in names.values() else f"role-{len(names) + 1}"
+    for _, node, path in named:
+        values.put(node, names[path])
+    if folder_node is not None:
+        values.put(folder_node, "." if default is None else names[default])
+    return folder, {name: path for path, name in names.items()}
+
+
+def _name_of(space: Path, folder: Path | None, entries: list[CodeEntry]) -> str:
+    """Under which name the file lies in the archive; it is added where it does not. ``folder``: the archive's top."""
     taken = {entry.name: entry.source for entry in entries}
-    real, root = space.resolve(), folder.resolve()
-    if real.is_relative_to(root) and taken.get(inner := real.relative_to(root).as_posix()) == real:
+    real, root = space.resolve(), None if folder is None else folder.resolve()
+    if root is None and (found := next((name for name, source in taken.items() if source == real), None)):
+        return found
+    if root is not None and real.is_relative_to(root) and taken.get(inner := real.relative_to(root).as_posix()) == real:
         return inner
     name = space.name
     while name in taken and taken[name].resolve() != real:
@@ -91,6 +136,12 @@ def _name_of(space: Path, folder: Path, entries: list[CodeEntry]) -> str:
     if name not in taken:
         entries.append(CodeEntry(name, real, 0o644, real.stat().st_size))
     return name
+
+
+def _fields_of(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    """The fields of a group; {} for anything else."""
+    return {str(name.value): value for name, value in node.value if isinstance(name, yaml.ScalarNode)} \
+        if isinstance(node, yaml.MappingNode) else {}
 
 
 class _Scalars:
@@ -112,10 +163,28 @@ class _Scalars:
             for key in place:
                 pairs = node.value if isinstance(node, yaml.MappingNode) else []
                 node = next((value for name, value in pairs if name.value == key), None)
-            if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str" and node.value \
-                    and node.style not in ("|", ">"):  # those end behind their line
-                return node
+            if (text := self._text_of(node)) is not None:
+                return text
         return None
+
+    def roles(self) -> list[tuple[str, yaml.ScalarNode | None]]:
+        """The roles of the trials, and where each names its code folder."""
+        found: list[tuple[str, dict[str, yaml.Node]]] = []
+        for section in _ROLE_SECTIONS:
+            for key, value in _fields_of(_fields_of(self._root).get(section)).items():
+                if key in _ROLE_LISTS and isinstance(value, yaml.SequenceNode):
+                    found += [(getattr(fields.get("name"), "value", ""), fields)
+                              for fields in map(_fields_of, value.value)]
+                elif (fields := _fields_of(value)).keys() & _OF_ROLES:
+                    found.append((key, fields))
+        return [(str(name), self._text_of(fields.get("codeDirectory"))) for name, fields in found]
+
+    @staticmethod
+    def _text_of(node: Any) -> yaml.ScalarNode | None:
+        """The node where it is a text that can be replaced."""
+        is_text = isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str" and node.value \
+            and node.style not in ("|", ">")  # those end behind their line
+        return node if is_text else None
 
     def says_code_in_image(self) -> bool:
         """Whether trials run in a folder of their image."""

@@ -74,11 +74,12 @@ class _Commands:
                               "who owns the experiment.")
         progress = _UploadLine(self._err) if self._err.isatty() else None
         experiment = self._client.launch(options.config, code=options.code, cluster=options.cluster,
-                                         git=_git(options), progress=progress)
+                                         git=_git(options), group=options.group, progress=progress)
         if progress is not None:
             progress.end()
         self.say(f"Launched {shown(experiment.name)}, id {experiment.id}")
         self.say(experiment.url)
+        self.say(words.visibility_line(experiment.document))
         for note in experiment.document["notes"]:
             self.say(f"Note: {note}")
         return self.follow(experiment) if options.follow else 0
@@ -153,6 +154,10 @@ class _Commands:
         experiment.undo_change(options.number)
         self.say(f"Change {options.number} of {experiment.name} ({experiment.id}) was undone.")
 
+    def _rerun(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        again = experiment.rerun(options.number, dict(options.changed or ()))
+        self.say(words.rerun_line(options.number, again.document))
+
     def _trials(self, experiment: Experiment, options: argparse.Namespace) -> None:
         found = experiment.trials(options.filter)
         self._json(found) if options.as_json else self._lines(words.trials_table(found))
@@ -207,15 +212,17 @@ class _Commands:
     # --- how -------------------------------------------------------------------------------------------------
 
     def _find(self, start: str) -> Experiment:
-        """The experiment whose id begins so. Raises ClientError unless there is exactly one."""
-        found = [each for each in self._client.experiments(q=start, archived="all") if each.id.startswith(start)]
+        """The experiment whose id begins so, or that has this name. Raises ClientError unless there is exactly one."""
+        found = [each for each in self._client.experiments(q=start, archived="all")
+                 if each.id.startswith(start) or each.name == start]
         exact = [each for each in found if each.id == start]
         if len(found) == 1 or exact:
             return (exact or found)[0]
         if not found:
-            raise ClientError(f"There is no experiment whose id begins with {shown(start)}, or you may not see it. "
+            raise ClientError(f"There is no experiment whose id begins with {shown(start)}, and none of this name, or "
+                              "you may not see it. "
                               "`nniweb experiments list --all` lists all experiments that you may see.")
-        raise ClientError(f"Several ids begin with {shown(start)}: "
+        raise ClientError(f"Several experiments have this name or an id that begins with {shown(start)}: "
                           f"{', '.join(f'{each.name} ({each.id})' for each in found[:6])}.")
 
     def _lines(self, lines: list[str]) -> None:

@@ -95,22 +95,25 @@ class Client:
 
     def launch(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
                code: str | os.PathLike[str] | None = None, cluster: str | None = None,
-               git: Mapping[str, str] | None = None, progress: Progress | None = None) -> Experiment:
+               git: Mapping[str, str] | None = None, group: str | None = None,
+               progress: Progress | None = None) -> Experiment:
         """Launch an experiment from its file, or from the content of one as a mapping.
 
         The code folder (``code``, else what the file names, else the file's own; of a mapping the working directory)
         is uploaded without what ``.nniignore`` names; ``progress(sent, total)`` is called with bytes meanwhile. With
         ``git`` (``url``, and ``ref``, ``folder``, ``token``) the server fetches it instead. ``cluster`` takes the place
-        of what the file says. It is launched once, however often it must be sent. Raises Refused with the fields at
-        fault.
+        of what the file says. ``group`` is one of yours whose members see and steer the experiment; "" keeps it to you
+        and administrators; None is the server's default (your only group). It is launched once, however often it must
+        be sent. Raises Refused with the fields at fault.
         """
-        return Experiment(self, self._send_config("experiments/", config, code, cluster, git, progress))
+        return Experiment(self, self._send_config("experiments/", config, code, cluster, git, group, progress))
 
     def check(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
               code: str | os.PathLike[str] | None = None, cluster: str | None = None,
-              git: Mapping[str, str] | None = None, progress: Progress | None = None) -> dict[str, Any]:
+              git: Mapping[str, str] | None = None, group: str | None = None,
+              progress: Progress | None = None) -> dict[str, Any]:
         """What a launch would do; it launches nothing. Raises Refused with the fields that are wrong."""
-        return dict(self._send_config("experiments/check/", config, code, cluster, git, progress))
+        return dict(self._send_config("experiments/check/", config, code, cluster, git, group, progress))
 
     # --- requests --------------------------------------------------------------------------------------------
 
@@ -179,11 +182,13 @@ class Client:
 
     def _send_config(self, path: str, config: str | os.PathLike[str] | Mapping[str, Any],
                      code: str | os.PathLike[str] | None, cluster: str | None, git: Mapping[str, str] | None,
-                     progress: Progress | None) -> Any:
+                     group: str | None, progress: Progress | None) -> Any:
         text, base = (json.dumps(dict(config)), Path.cwd()) if isinstance(config, Mapping) \
             else (read_config(config), Path(config).absolute().parent)
         fields = {"cluster": cluster or "", **{f"git_{name}": value for name, value in (git or {}).items()}}
         fields = {name: value for name, value in fields.items() if value}
+        if group is not None:
+            fields["group"] = group  # empty: nobody
         if is_loopback(urlsplit(self.server).hostname or ""):
             fields["shell"] = shell_document()  # trials on this machine find the Python of this shell
         prepared = PreparedLaunch(text, []) if git else prepare(text, base, Path(code) if code is not None else None)

@@ -159,6 +159,15 @@ class Experiment:
         """Run all failed trials again, as new ones. Raises Conflict."""
         return self._act("rerun-failed")
 
+    def rerun(self, which: str | int, changes: Mapping[str, Any] | None = None) -> Trial:
+        """Run a trial (its id or its number) again as a new one, with other values of the parameters in ``changes``. It
+        counts towards maxTrialNumber, which grows by one where it is reached; a DONE experiment goes on with it.
+        Raises NotFound and Conflict.
+        """
+        trial = self.trial(which)
+        body = {"parameters": {**(trial.document["parameters"] or {}), **changes}} if changes else {}
+        return Trial(self._client, self._client.change("POST", f"trials/{trial.document['id']}/actions/rerun/", body))
+
     def change(self, **changes: Any) -> Self:
         """Change limits, concurrency, search space, words: ``max_trial_number=200``. Raises Refused."""
         self.document = dict(self._client.change("PATCH", self._path, changes, may_repeat=True))

@@ -40,6 +40,18 @@ def outcome_words(document: Mapping[str, Any]) -> str:
     return "No result" if outcome == "no_result" and progress["total"] else ""
 
 
+def visibility_line(document: Mapping[str, Any]) -> str:
+    """Who sees an experiment that this person has launched."""
+    group = document["group"]
+    return "Visible to you and administrators." if group is None else (
+        f"Visible to the group {printable(group)}, whose members may steer it. --private keeps it to you.")
+
+
+def rerun_line(number: int, again: Mapping[str, Any]) -> str:
+    """What became of a wish to run a trial again: its number, and the new trial's document."""
+    return f"Trial {number} runs again as trial {again['sequence_id']} ({again['id']})."
+
+
 def imported_line(count: int, experiment: str, *, has_ended: bool) -> str:
     """What became of an import of results."""
     said = "1 result was" if count == 1 else f"{count} results were"

@@ -13,7 +13,12 @@ from nniweb.api.experiments.launch_request import checked_form, from_form
 from nniweb.dashboard.algorithm_choices import choices
 from nniweb.dashboard.launch_templates import LaunchTemplate, field_start, launch_templates, of_clone, started_from
 from nniweb.documents.launch_check import check_document
-from nniweb.experiments.access.visibility import visible_clusters, visible_experiments
+from nniweb.experiments.access.visibility import (
+    default_visibility,
+    groups_to_share_with,
+    visible_clusters,
+    visible_experiments,
+)
 from nniweb.experiments.config import ConfigError, ConfigInvalid
 from nniweb.experiments.launch.launching import launch
 from nniweb.experiments.models import Experiment, User
@@ -26,11 +31,13 @@ from trainingservice.platforms import load_platform, platform_names
 #: Fields of the form besides the config's text, and what people call them.
 FIELDS = {"base_directory": "Code folder", "code": "Code", "code_of": "Code", "cluster": "Cluster",
           "config": "The file", "git_url": "Repository", "git_ref": "Branch", "git_folder": "Folder of it",
-          "git_token": "Token"}
+          "git_token": "Token", "group": "Visible to"}
 #: Ways to a config, and what people call them.
 WAYS = {"template": "A template", "file": "A config file", "clone": "An earlier experiment", "fields": "Field by field"}
 #: Experiments that are offered to start from.
 MOST_EARLIER = 12
+#: Experiments whose results are offered to start from.
+MOST_SOURCES = 100
 
 
 class NewExperiment(View):
@@ -41,7 +48,8 @@ class NewExperiment(View):
         user = _user(request)
         way, start = self._start(request, user)
         given = {"config": start.text, "base_directory": start.folder if user.may_name_folders else "",
-                 "cluster": request.GET.get("cluster", ""), "code_of": start.code_of, **start.git}
+                 "cluster": request.GET.get("cluster", ""), "code_of": start.code_of, **start.git,
+                 "group": _group_at_first(user, start)}
         return self._page(request, given, way=way, start=start)
 
     @staticmethod
@@ -69,8 +77,10 @@ class NewExperiment(View):
         given = {name: request.POST.get(name, "").strip() for name in ("base_directory", "cluster", *CODE_FIELDS)}
         given["config"] = text
         form = {**{name: value for name, value in given.items() if value},
+                **({"group": request.POST["group"]} if "group" in request.POST else {}),
                 **({"code": request.FILES["code"]} if "code" in request.FILES else {})}
         given.pop("git_token")  # what is secret does not come back
+        given["group"] = request.POST.get("group", "")
         try:
             if not user.may_change:
                 raise ConfigInvalid([ConfigError("", "Your role is viewer, which cannot launch experiments. Ask an "
@@ -92,17 +102,31 @@ class NewExperiment(View):
         user = _user(request)
         wrong = {error.line for error in errors or []}
         lines = max(1, given["config"].count("\n") + 1)
-        code_of = given["code_of"]
+        code_of, default = given["code_of"], default_visibility(user).group
         kept = visible_experiments(user).filter(public_id=code_of).select_related("code").first() if code_of else None
         return render(request, "dashboard/new_experiment.html", {
             "given": given, "errors": [_shown(error) for error in errors or []], "checked": checked,
             "amiss": sum(not finding["ok"] for finding in checked["findings"]) if checked else 0, "start": start,
             "lines": [(number, number in wrong) for number in range(1, lines + 1)], "way": way, "ways": WAYS,
             "code_from": _code_from(given, user), "kept": kept, "templates": launch_templates().values(),
-            "earlier": _earlier(user), "clusters": _clusters(user), "tuners": choices(TUNERS),
-            "assessors": choices(ASSESSORS), "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
+            "earlier": _earlier(user), "sources": _sources(user), "clusters": _clusters(user),
+            "tuners": choices(TUNERS), "assessors": choices(ASSESSORS),
+            "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
             "platforms": {name: section_fields(load_platform(name)) for name in platform_names()},
+            "groups": list(groups_to_share_with(user).values_list("name", flat=True)),
+            "default_group": default.name if default is not None else "",
             "limits": {"files": MAX_FILES, "bytes": MAX_BYTES, "ignore": IGNORE_FILE}})
+
+
+def _group_at_first(user: User, start: LaunchTemplate) -> str:
+    """The group that is chosen at first, "" for nobody: that of the experiment which is cloned, else the default."""
+    if start.code_of or start.name:
+        cloned = visible_experiments(user).select_related("group").filter(public_id=start.name).first()
+        if cloned is not None:
+            group = cloned.group
+            return group.name if group is not None and group in groups_to_share_with(user) else ""
+    default = default_visibility(user).group
+    return default.name if default is not None else ""
 
 
 def _code_from(given: dict[str, str], user: User) -> str:
@@ -123,6 +147,14 @@ def _earlier(user: User) -> list[Experiment]:
         return []
     return list(visible_experiments(user).only("public_id", "name", "status", "created_at")
                 .order_by("-created_at")[:MOST_EARLIER])
+
+
+def _sources(user: User) -> list[Experiment]:
+    """The newest ones that may be named in startFrom; whether their results fit, the check says."""
+    if not user.may_change:
+        return []
+    return list(visible_experiments(user).filter(archived=False).only("public_id", "name", "created_at")
+                .order_by("-created_at")[:MOST_SOURCES])
 
 
 def _shown(error: ConfigError) -> dict[str, Any]:

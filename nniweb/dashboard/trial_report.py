@@ -12,10 +12,13 @@ from django.utils import timezone
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
 from nniweb.dashboard.words import ordinal
+from nniweb.documents.checkpoints import checkpoints_of_trial
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
+from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.models import (
     Attempt,
+    Checkpoint,
     Experiment,
     Metric,
     Trial,
@@ -35,6 +38,7 @@ SHOWN_OUTPUT = 64 * 1024
 MOST_POINTS = 1000
 MOST_EVENTS = 200
 MOST_SETS = 200
+MOST_CHECKPOINTS = 100
 #: Of trials without a keeper.
 _NOT_SENT = {"output": "Not stored. The trial runs without a keeper, which would send what it prints.",
              "readings": "Not measured. The trial runs without a keeper, which would measure what it uses."}
@@ -124,6 +128,11 @@ class TrialReport:
                 for event, last in zip(self.events, before, strict=True)] if self.events else []
 
     @cached_property
+    def checkpoints(self) -> list[Checkpoint]:
+        """Those that are kept, the newest first, and those from which an attempt went on."""
+        return list(checkpoints_of_trial(self._trial.pk)[:MOST_CHECKPOINTS])
+
+    @cached_property
     def files(self) -> Sequence[TrialFile]:
         files = TrialFile.objects.filter(attempt__trial=self._trial).select_related("attempt")
         return list(files.order_by("attempt__number", "name"))
@@ -172,10 +181,22 @@ class TrialReport:
 
     @cached_property
     def curve(self) -> list[tuple[int, float]]:
-        """(sequence, value) of intermediate results: of each sequence the last, without those that are no number."""
-        last = {sequence: number for _, kind, sequence, number in self._metrics
-                if kind == contract.PERIODICAL and number is not None}
-        return sorted(last.items())
+        """(sequence, value) of intermediate results: of each sequence the last, without those that are no number. They
+        are joined with those of the attempts that the one that is shown continues.
+        """
+        attempt = self.attempt
+        chain = {} if attempt is None else chain_of(attempt)
+        last: dict[int, float | None] = {}
+        if attempt is not None and len(chain) > 1:
+            earlier = [pk for pk in chain if pk != attempt.pk]
+            for pk, sequence, number in Metric.objects.filter(
+                    attempt__in=earlier, kind=contract.PERIODICAL, number__isnull=False).order_by(
+                    "attempt", "n").values_list("attempt", "sequence", "number"):
+                last[chain[pk] + sequence] = number
+        first = chain.get(attempt.pk, 0) if attempt is not None else 0
+        last |= {first + sequence: number for _, kind, sequence, number in self._metrics
+                 if kind == contract.PERIODICAL and number is not None}
+        return sorted((step, number) for step, number in last.items() if number is not None)
 
     @property
     def run(self) -> dict[str, Any] | None:

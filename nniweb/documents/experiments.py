@@ -16,6 +16,7 @@ from nniweb.documents.tuner_choice import TunerChoiceSerializer, choice_document
 from nniweb.experiments.config.document import LARGEST_COUNT, MOST
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.launch.current_config import current_config
+from nniweb.experiments.launch.stored_options import code_parts_of
 from nniweb.experiments.lifecycle.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -177,6 +178,9 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     trial_gpu_number = serializers.IntegerField(allow_null=True)
     code_folder = serializers.CharField(help_text="On the server; \"\" if trials get copies of code that was uploaded "
                                         "or fetched, or whose annotations are carried out.")
+    code_folders = serializers.DictField(child=serializers.CharField(), help_text=(
+        "Role to folder, where roles have code of their own: on the server, in the repository or in the uploaded code. "
+        "Empty if all of the code is one folder."))
     code_sha256 = serializers.CharField(allow_null=True)
     retention = RetentionSerializer(help_text="The experiment's own settings; null: the server's setting applies.")
     days_kept = DaysKeptSerializer(help_text="The settings that apply.")
@@ -203,6 +207,7 @@ class ExperimentSerializer(ExperimentSummarySerializer):
             "tuner_choice": choice_document(experiment), "assessor": experiment.assessor, "seed": experiment.seed,
             "trial_command": experiment.trial_command,
             "trial_gpu_number": experiment.trial_gpu_number, "code_folder": experiment.code_folder,
+            "code_folders": {part.name: part.folder for part in code_parts_of(experiment)},
             "code_sha256": experiment.code.sha256 if experiment.code else None,
             "retention": {kind: experiment.retention.get(kind) for kind in KINDS},
             "days_kept": days_kept(experiment.retention), "jobs_kept": jobs_kept(experiment.retention),

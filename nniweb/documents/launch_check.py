@@ -24,6 +24,8 @@ class CheckedLaunchSerializer(serializers.Serializer[Any]):
     platform = serializers.CharField()
     cluster = serializers.CharField(allow_null=True, help_text=(
         "The cluster on which the experiment would run; null for a new cluster."))
+    group = serializers.CharField(allow_null=True, help_text=(
+        "The group whose members would see the experiment and might steer it; null: only you and administrators."))
     tuner = serializers.CharField()
     trial_concurrency = serializers.IntegerField()
     max_trial_number = serializers.IntegerField(allow_null=True)
@@ -31,6 +33,8 @@ class CheckedLaunchSerializer(serializers.Serializer[Any]):
     search_space = serializers.DictField(help_text="The search space as it was read from the config or from a file "
                                                    "that the config names.")
     code_folder = serializers.CharField(allow_null=True, help_text="On the server.")
+    code_folders = serializers.DictField(child=serializers.CharField(), help_text=(
+        "Folders of roles that have code of their own: role to folder. Empty if all of the code is one folder."))
     code_size = CodeSizeSerializer(allow_null=True, help_text="null if trials run in the folder itself.")
     code_from = serializers.CharField(allow_null=True, help_text=(
         "The repository from which the code would be fetched after the launch."))
@@ -45,9 +49,11 @@ def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, An
     return dict(CheckedLaunchSerializer({
         "name": settings.experiment_name or "experiment", "form": parsed.source_version,
         "platform": checked.platform.platform, "cluster": None if checked.cluster_is_new else checked.cluster.name,
+        "group": checked.visible_to.group.name if checked.visible_to.group else None,
         "tuner": settings.tuner.name or settings.tuner.registered_as or settings.tuner.class_name or "",
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
         "parameters": list(settings.search_space), "search_space": settings.search_space,
         "code_folder": None if folder is None else str(folder),
+        "code_folders": {part.name: part.folder for part in checked.options.code_parts()},
         "code_size": checked.code_size, "code_from": checked.code_from,
         "findings": checked.findings, "notes": [*parsed.notes, *checked.notes]}).data)

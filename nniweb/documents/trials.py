@@ -286,14 +286,20 @@ class MetricSerializer(serializers.ModelSerializer[Metric]):
     value = serializers.CharField(help_text="JSON text, as the trial reported it.")
     number = serializers.FloatField(allow_null=True, help_text="The finite number in it, if there is one.")
     parameter_id = serializers.SerializerMethodField()
+    joined_sequence = serializers.SerializerMethodField()
 
     class Meta:
         model = Metric
-        fields = ["attempt", "kind", "sequence", "value", "number", "parameter_id", "recorded_at", "revision"]
+        fields = ["attempt", "kind", "sequence", "joined_sequence", "value", "number", "parameter_id", "recorded_at",
+                  "revision"]
 
     @extend_schema_field(OpenApiTypes.ANY)
     def get_parameter_id(self, metric: Metric) -> Any:
         return json.loads(metric.parameter_id)
+
+    def get_joined_sequence(self, metric: Metric) -> int:
+        """Its place in the trial's curve, where attempts that went on from a checkpoint are joined."""
+        return (metric.attempt.first_sequence or 0) + metric.sequence
 
 
 class TrialEventSerializer(serializers.ModelSerializer[TrialEvent]):

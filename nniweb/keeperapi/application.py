@@ -8,11 +8,8 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-import orjson
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
@@ -20,11 +17,11 @@ from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models.account import hash_of
 from nniweb.http.asgi import ASGIEvent, ASGIReceiveCallable, ASGISendCallable, Scope
 from nniweb.keeperapi import job_files
+from nniweb.keeperapi.bodies import SenderGone, body_of, error_document, length_of, send_document
+from nniweb.keeperapi.checkpoint_calls import CheckpointCalls
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
-from nniweb.middleware.allowances import ANYBODYS_BYTES
 from nniweb.middleware.backpressure import with_backpressure
-from nniweb.middleware.body_size import declared_length
 from nniweb.observability import process_figures
 from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
@@ -44,7 +41,19 @@ ROUTES = (
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/keeper"), "keeper"),
     ("GET", re.compile(r"experiments/([a-z0-9]{1,12})/code"), "code"),
     ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/(.+)"), "file"),
+    ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/missing"), "missing"),
+    ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/chunks/([0-9a-f]{64})"), "put_chunk"),
+    ("GET", re.compile(r"trials/([a-z0-9]{1,20})/chunks/([0-9a-f]{64})"), "get_chunk"),
+    ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/checkpoints/([0-9a-f]{64})"), "put_manifest"),
+    ("GET", re.compile(r"trials/([a-z0-9]{1,20})/checkpoints/([0-9a-f]{64})"), "get_manifest"),
 )
+#: Those of CheckpointCalls.
+CHECKPOINT_CALLS = frozenset({"missing", "put_chunk", "get_chunk", "put_manifest", "get_manifest"})
+#: Calls about checkpoints that one keeper may make, as a multiple of all its other calls: a checkpoint of many small
+#: files has as many chunks.
+CHECKPOINT_SHARE = 4
+#: Calls whose answers are sent in pieces.
+_IN_PIECES = frozenset({"code", "keeper", "get_chunk", "get_manifest"})
 
 
 class KeeperApplication:
@@ -53,16 +62,20 @@ class KeeperApplication:
     def __init__(self) -> None:
         self.group_commit = GroupCommit(settings.INSTALLATION_ID)
         self.limits = ReportLimits(settings.KEEPER_CALLS, settings.KEEPER_MEGABYTES)
+        self.checkpoint_limits = ReportLimits(CHECKPOINT_SHARE * settings.KEEPER_CALLS, 0)
+        self.checkpoints = CheckpointCalls()
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         path = scope["path"][len(contract.URL_PREFIX):]
-        route = next(((method, match, name) for method, pattern, name in ROUTES if (match := pattern.fullmatch(path))),
-                     None)
-        if route is None or route[0] != scope["method"]:
-            status = 404 if route is None else 405
-            await _send(send, status, _error("unknown", "This server has no such address."))
+        routes = [(method, match, name) for method, pattern, name in ROUTES if (match := pattern.fullmatch(path))]
+        route = next((route for route in routes if route[0] == scope["method"]), None)
+        if route is None:
+            await send_document(send, 405 if routes else 404,
+                                error_document("unknown", "This server has no such address."))
             return
         _, match, name = route
+        # what is sent of checkpoints is much, and must neither use up what a keeper may report nor wait for it
+        limits = self.checkpoint_limits if name in CHECKPOINT_CALLS else self.limits
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
         try:
             scheme, _, token = headers.get(b"authorization", "").partition(" ")
@@ -70,45 +83,46 @@ class KeeperApplication:
                 raise RefusedReport(401, contract.ERROR_TOKEN, "The Authorization header with a token is missing.")
             token_hash = hash_of(token.strip())
             caller, address = (match[1], token_hash), str((scope.get("client") or [""])[0])
-            if seconds := self.limits.seconds_to_wait(caller, address):
+            if seconds := limits.seconds_to_wait(caller, address):
                 process_figures.reports.labels("429").inc()
                 raise RefusedReport(429, contract.ERROR_BUSY,
                                     "This keeper sends too many requests. It can send the next one in "
                                     f"{math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
             # what is sent in pieces waits for who reads slowly; said here, where the web server's own send is at hand
-            counted = _Counting(receive, with_backpressure(send) if name in ("code", "keeper") else send)
+            counted = _Counting(receive, with_backpressure(send) if name in _IN_PIECES else send)
             try:
-                await getattr(self, name)(match, token_hash, headers, counted.receive, counted.send)
+                handler = self.checkpoints if name in CHECKPOINT_CALLS else self
+                await getattr(handler, name)(match, token_hash, headers, counted.receive, counted.send)
             except RefusedReport as error:
                 counted.status = error.status
                 raise
             finally:
-                self.limits.sent(caller, counted.size)
-                self.limits.answered(caller, address, counted.status)
+                limits.sent(caller, counted.size)
+                limits.answered(caller, address, counted.status)
         except RefusedReport as error:
-            await _send(send, error.status, error.document(settings.INSTALLATION_ID), error.retry_after)
+            await send_document(send, error.status, error.document(settings.INSTALLATION_ID), error.retry_after)
         except (OperationalError, InterfaceError) as error:
             logger.warning("a keeper is asked to retry; the database's error: %s", error)
-            await _send(send, 503, _error(contract.ERROR_BUSY, "The server's database cannot be used at the moment."),
-                        retry_after=2)
-        except _SenderGone:
+            await send_document(send, 503, error_document(
+                contract.ERROR_BUSY, "The server's database cannot be used at the moment."), retry_after=2)
+        except SenderGone:
             logger.debug("a keeper closed the connection in the middle of %s", path)
 
     async def report(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                      receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         refuse_by_length(headers.get(b"content-length"))
-        body = await _body(receive, contract.MAX_REPORT_BYTES, _length(headers),
-                           partial(job_files.may_report, match[1], token_hash))
+        body = await body_of(receive, contract.MAX_REPORT_BYTES, length_of(headers),
+                             partial(job_files.may_report, match[1], token_hash))
         try:
             answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
         except TooManyWaiting:
-            answer = Answer(429, _error(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
-        await _send(send, answer.status, answer.body, answer.retry_after)
+            answer = Answer(429, error_document(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
+        await send_document(send, answer.status, answer.body, answer.retry_after)
 
     async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         document = await asyncio.to_thread(job_files.job_document_of, match[1], token_hash)
-        await _send(send, 200, document)
+        await send_document(send, 200, document)
 
     async def keeper(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                      receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
@@ -137,19 +151,10 @@ class KeeperApplication:
     async def file(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                    receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         refuse_by_length(headers.get(b"content-length"), MAX_FILE_BYTES)
-        body = await _body(receive, MAX_FILE_BYTES, _length(headers),
-                           partial(job_files.may_report, match[1], token_hash))
+        body = await body_of(receive, MAX_FILE_BYTES, length_of(headers),
+                             partial(job_files.may_report, match[1], token_hash))
         await asyncio.to_thread(job_files.keep_file, match[1], token_hash, match[2], body)
-        await _send(send, 200, {"installation": settings.INSTALLATION_ID})
-
-
-def _length(headers: dict[bytes, str]) -> int | None:
-    value = headers.get(b"content-length")
-    return None if value is None else declared_length([(b"content-length", value.encode("latin-1"))])
-
-
-class _SenderGone(Exception):
-    pass
+        await send_document(send, 200, {"installation": settings.INSTALLATION_ID})
 
 
 class _Counting:
@@ -169,36 +174,3 @@ class _Counting:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         await self._send(message)
-
-
-async def _body(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None]) -> bytes:
-    """The body. ``may_send`` raises RefusedReport; it is asked, in a thread, before more than a little is read."""
-    pieces, size = [], 0
-    is_known = False
-    while True:
-        if not is_known and max(size, length or 0) > ANYBODYS_BYTES:
-            await asyncio.to_thread(may_send)
-            is_known = True
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _SenderGone
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > limit:
-            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must have at most {limit} bytes.")
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return b"".join(pieces)
-
-
-def _error(error: str, message: str) -> dict[str, Any]:
-    return {"installation": settings.INSTALLATION_ID, "error": error, "message": message}
-
-
-async def _send(send: ASGISendCallable, status: int, document: Any, retry_after: int | None = None) -> None:
-    body = orjson.dumps(document)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if retry_after is not None:
-        headers.append((b"retry-after", str(retry_after).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -30,7 +30,7 @@ MOST_FILES, MOST_BYTES = 200, 512 * 1024 * 1024
 def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
     """What to run, for a keeper whose platform could not hand it over. Raises RefusedReport."""
     try:
-        attempt = _attempt(job_name, token_hash)
+        attempt = attempt_of(job_name, token_hash)
         if attempt.stage == Attempt.Stage.ENDED:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
         experiment = attempt.trial.experiment
@@ -67,7 +67,7 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
 def may_start(job_name: str, token_hash: str) -> None:
     """Whether a keeper of this attempt may begin, asked before it is handed out. Raises RefusedReport."""
     try:
-        if _attempt(job_name, token_hash).stage == Attempt.Stage.ENDED:
+        if attempt_of(job_name, token_hash).stage == Attempt.Stage.ENDED:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
     finally:
         close_old_connections()
@@ -76,7 +76,7 @@ def may_start(job_name: str, token_hash: str) -> None:
 def may_report(job_name: str, token_hash: str) -> None:
     """Whether this token opens this job, asked before a large body is read. Raises RefusedReport."""
     try:
-        _attempt(job_name, token_hash)
+        attempt_of(job_name, token_hash)
     finally:
         close_old_connections()
 
@@ -84,7 +84,7 @@ def may_report(job_name: str, token_hash: str) -> None:
 def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
     """Store one file of a trial; sending it again replaces it. Raises RefusedReport."""
     try:
-        attempt = _attempt(job_name, token_hash)
+        attempt = attempt_of(job_name, token_hash)
         parts = PurePosixPath(name).parts
         if not parts or len(name) > 1000 or name.startswith("/") or ".." in parts or "\x00" in name:
             raise RefusedReport(400, contract.ERROR_UNREADABLE, "The name must be a path inside the folder.")
@@ -111,7 +111,8 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
         close_old_connections()
 
 
-def _attempt(job_name: str, token_hash: str) -> Attempt:
+def attempt_of(job_name: str, token_hash: str) -> Attempt:
+    """The attempt that the token opens, with its trial and experiment. Raises RefusedReport."""
     attempt = Attempt.objects.select_related("trial__experiment__cluster", "trial__experiment__code").filter(
         job_name=job_name).first()
     if attempt is None:

@@ -118,7 +118,8 @@ def metrics_of(trials: QuerySet[Trial]) -> QuerySet[Metric]:
     newest = Attempt.objects.filter(trial=OuterRef("attempt__trial")).order_by("-number").values("number")[:1]
     return Metric.objects.filter(attempt__trial__in=trials, kind__in=(contract.PERIODICAL, contract.FINAL)).annotate(
         newest=Subquery(newest)).filter(attempt__number=F("newest")).select_related("attempt__trial").only(
-        "kind", "parameter_id", "sequence", "value", "recorded_at", "attempt__trial__public_id").order_by(
+        "kind", "parameter_id", "sequence", "value", "recorded_at", "attempt__first_sequence",
+        "attempt__trial__public_id").order_by(
         "attempt__trial__sequence_id", "n")
 
 
@@ -144,7 +145,7 @@ def _metric(metric: Metric, trial: str) -> dict[str, Any]:
     parameter_id = json.loads(metric.parameter_id or "null")
     return {"timestamp": milliseconds(metric.recorded_at), "trialJobId": trial,
             "parameterId": None if parameter_id is None else str(parameter_id), "type": metric.kind,
-            "sequence": metric.sequence, "data": json.dumps(metric.value)}
+            "sequence": (metric.attempt.first_sequence or 0) + metric.sequence, "data": json.dumps(metric.value)}
 
 
 def export(experiment: Experiment, id_name: str = "trialJobId") -> list[dict[str, Any]]:

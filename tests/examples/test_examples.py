@@ -15,10 +15,17 @@ import pytest
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.config.settings import ExperimentSettings
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+CHECKPOINTS = ROOT / "trialkeeper" / "nni" / "checkpoints.py"
 
 NNI = """
-import json, os
+import importlib.util, json, os
+spec = importlib.util.spec_from_file_location("nni.checkpoints", os.environ["CHECKPOINTS"])
+checkpoints = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(checkpoints)
+checkpoints._announce = lambda name, step: None
+load_checkpoint, save_checkpoint = checkpoints.load_checkpoint, checkpoints.save_checkpoint
 def get_next_parameter():
     return json.loads(os.environ["PARAMETERS"])
 def _note(kind, value):
@@ -36,13 +43,13 @@ def settings_of(config: str) -> ExperimentSettings:
     return parse_experiment_config(path.read_text(), path.parent).settings
 
 
-def run_trial(script: str, parameters: dict[str, Any], folder: Path) -> tuple[list[Any], Any]:
+def run_trial(script: str, parameters: dict[str, Any], folder: Path, **variables: str) -> tuple[list[Any], Any]:
     """Intermediate results and the final one of a trial that runs in a copy of its example."""
     shutil.copytree((EXAMPLES / script).parent, folder / "code")
     (folder / "nni.py").write_text(NNI)
     reports = folder / "reports"
     environment = {**os.environ, "PYTHONPATH": str(folder), "PARAMETERS": json.dumps(parameters),
-                   "REPORTS": str(reports)}
+                   "REPORTS": str(reports), "CHECKPOINTS": str(CHECKPOINTS), **variables}
     before = sorted((folder / "code").iterdir())
     subprocess.run([sys.executable, Path(script).name], cwd=folder / "code", env=environment, check=True, timeout=100)
     assert sorted((folder / "code").iterdir()) == before, "a trial leaves nothing in the code folder"
@@ -81,10 +88,15 @@ def test_both_forms_of_the_quadratic_are_the_same_experiment() -> None:
 def test_a_network_learns_to_read_digits(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed: see examples/digits/requirements.txt")
     parameters = {"hidden_units": 32, "learning_rate": 0.005, "alpha": 0.0001, "batch_size": 64, "activation": "relu"}
-    curve, final = run_trial("digits/train.py", parameters, tmp_path)
+    folder = {"NNI_CHECKPOINT_DIR": str(tmp_path / "checkpoints")}
+    for name in ("checkpoints", "first", "second"):
+        (tmp_path / name).mkdir()
+    curve, final = run_trial("digits/train.py", parameters, tmp_path / "first", **folder)
     assert len(curve) == 20
     assert curve[0] < curve[-1] == final
     assert final > 0.9
+    # an interrupted one goes on after its last checkpoint, and gets where it would have got
+    assert run_trial("digits/train.py", parameters, tmp_path / "second", **folder) == (curve[15:], final)
 
 
 @pytest.mark.parametrize("start", ["near", "far"])

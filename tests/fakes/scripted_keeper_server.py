@@ -40,6 +40,8 @@ class ScriptedKeeperServer:
         self.job: dict[str, Any] | None = None
         self.code: bytes | None = b""  # None: whoever asks is told to come again
         self.files: dict[str, bytes] = {}
+        self.chunks: dict[str, bytes] = {}  # by hash
+        self.manifests: dict[str, bytes] = {}
         self.calls: list[str] = []
         self.connections = 0
         self.next_report_within: float = 0.3
@@ -138,6 +140,8 @@ class ScriptedKeeperServer:
             return (200, self.job) if self.job else (404, installation)
         if handler.command == "GET" and path.endswith("/code"):
             return (503, installation) if self.code is None else (200, self.code)
+        if "/chunks/" in path or "/checkpoints/" in path:
+            return self._answer_about_checkpoints(handler.command, path.split("/", 2)[2], body, installation)
         if handler.command == "PUT":
             self.files[path.partition("/files/")[2]] = body
             return 200, installation
@@ -150,6 +154,38 @@ class ScriptedKeeperServer:
             self.reports.append(report)
             self.encodings.append(encoding)
             return self._take(report, installation)
+
+    def _answer_about_checkpoints(self, method: str, path: str, body: bytes,
+                                  installation: dict[str, Any]) -> tuple[int, Any]:
+        kind, _, name = path.partition("/")
+        known = self.chunks if kind == "chunks" else self.manifests
+        with self._changed:
+            if method == "POST":
+                return 200, {**installation, "missing": [one for one in json.loads(body)["hashes"]
+                                                         if one not in self.chunks]}
+            if method == "GET":
+                return (200, known[name]) if name in known else (404, {**installation, "error": "unknown"})
+            if self.gone:
+                return 410, {**installation, "error": "gone"}
+            if hashlib.sha256(body).hexdigest() != name:
+                return 400, {**installation, "error": "unreadable"}
+            if kind == "checkpoints":
+                missing = [chunk for file in json.loads(body)["files"] for chunk in file["chunks"]
+                           if chunk not in self.chunks]
+                if missing:
+                    return 409, {**installation, "error": "chunks", "missing": missing}
+            known[name] = body
+            return 200, installation
+
+    @property
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """What was told of checkpoints."""
+        return self.of_type("checkpoint")
+
+    def content_of(self, entry: dict[str, Any]) -> dict[str, bytes]:
+        """The files of a checkpoint that was saved, by path; of a single file the path is ""."""
+        return {file["path"]: b"".join(self.chunks[chunk] for chunk in file["chunks"])
+                for file in json.loads(self.manifests[entry["id"]])["files"]}
 
     def _take(self, report: dict[str, Any], installation: dict[str, Any]) -> tuple[int, Any]:
         if self.gone:

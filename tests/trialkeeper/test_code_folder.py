@@ -131,3 +131,30 @@ def test_a_stop_while_the_code_is_fetched_starts_nothing(keeper, server, tmp_pat
     assert process.wait(40) == 1
     assert server.ended["reason"] == "stopped"
     assert not (tmp_path / "started").exists()
+
+
+def test_of_an_archive_with_parts_only_the_trials_own_one_is_unpacked_and_becomes_the_folder(source, tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    source.rename(whole / "worker")
+    (whole / "ps").mkdir()
+    (whole / "ps" / "serve.py").write_text("serve")
+    archive = archive_of(whole, tmp_path / "code.tar.gz")
+    extract_archive(archive, str(tmp_path / "target"), "worker")
+    assert sorted(os.listdir(tmp_path / "target")) == sorted(os.listdir(whole / "worker"))
+    assert (tmp_path / "target" / "link").read_bytes() == (whole / "worker" / "link").read_bytes()
+    with pytest.raises(CannotStart, match="has no folder launcher"):
+        extract_archive(archive, str(tmp_path / "other"), "launcher")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("members", [
+    [("worker/link", {"type": tarfile.SYMTYPE, "linkname": "../ps"})],
+    [("ps/secret", b"x"), ("worker/hard", {"type": tarfile.LNKTYPE, "linkname": "ps/secret"})],
+    [("worker/../evil", b"x"), ("worker/a", b"x"), ("worker/../../evil", b"x")]])
+def test_a_part_that_leaves_itself_is_refused(tmp_path, members):
+    archive = pack(tmp_path / "evil.tar.gz", ("worker", {"type": tarfile.DIRTYPE, "mode": 0o755}), *members)
+    with pytest.raises(CannotStart, match="refused"):
+        extract_archive(archive, str(tmp_path / "box" / "target"), "worker")
+    assert not (tmp_path / "box" / "target").exists()
+    assert not list(tmp_path.rglob("evil"))

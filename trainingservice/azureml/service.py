@@ -209,10 +209,11 @@ class AzureMlTrainingService(PollingTrainingService):
         return form.code.sha256 or archive_of(form.code, self.context.state_folder / "code")[1]
 
     def _document(self, form: JobApplicationForm) -> contract.JobDocument:
+        """Of a job whose keeper does not call the server."""
         code: contract.CodeDocument | None = None
         if form.code is not None:
             code = {"sha256": cast(str, self._sha256(form)), "archive": CODE}
-        document = job_document(form, platform=self.platform, code=code)
+        document = job_document(form.without_checkpoints(), platform=self.platform, code=code)
         document["limits"]["claim_timeout"] = 0.0  # nobody will answer
         return document
 

@@ -28,8 +28,8 @@ import stat
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,9 @@ class CodeRefused(PermanentError):
     """The code folder cannot be packed: missing, unreadable, with a link to nothing or to something outside. The text
     says which file.
     """
+
+    #: Of ``code_tree``: the part that it is about; "" where there are none, or for all of them.
+    part = ""
 
 
 class CodeTooLarge(CodeRefused):
@@ -118,6 +121,11 @@ def pack_code(folder: Path, target_folder: Path, *, max_files: int = MAX_FILES,
     return pack_entries(code_entries(folder, max_files=max_files, max_bytes=max_bytes), target_folder)
 
 
+def pack_tree(folder: Path, parts: Mapping[str, Path], target_folder: Path) -> CodeArchive:
+    """``pack_code`` of what ``code_tree`` says."""
+    return pack_entries(code_tree(folder, parts), target_folder)
+
+
 def pack_entries(entries: list[CodeEntry], target_folder: Path) -> CodeArchive:
     """Pack what ``code_entries`` gave, as ``pack_code``; files of other content may stand in the place of some."""
     target_folder.mkdir(parents=True, exist_ok=True)
@@ -171,6 +179,34 @@ def code_entries(folder: Path, *, max_files: int = MAX_FILES, max_bytes: int = M
                           f"name it in {folder / IGNORE_FILE}.") from error
     if files > max_files or total > max_bytes:
         raise CodeTooLarge(_too_large(folder, entries, files, total, max_files, max_bytes))
+    return sorted(entries, key=lambda entry: entry.name.split("/"))
+
+
+def code_tree(folder: Path, parts: Mapping[str, Path], *, keep_links: bool = True) -> list[CodeEntry]:
+    """``code_entries`` of the folder; with ``parts`` (name -> folder) those of each of them, below its name at the top.
+
+    The limits are for all parts together. Links do not lead from one part to another. ``CodeRefused.part`` tells where
+    the fault is.
+    """
+    if not parts:
+        return code_entries(folder, keep_links=keep_links)
+    entries: list[CodeEntry] = []
+    for name, source in parts.items():
+        entries.append(CodeEntry(name, source, 0o755, is_folder=True))
+        try:
+            entries += [replace(entry, name=f"{name}/{entry.name}")
+                        for entry in code_entries(source, keep_links=keep_links)]
+        except CodeRefused as error:
+            error.part = name
+            raise
+    files = [entry for entry in entries if not entry.is_folder]
+    total = sum(entry.size for entry in files)
+    if len(files) > MAX_FILES or total > MAX_BYTES:
+        listed = ", ".join(map(str, parts.values()))
+        raise CodeTooLarge(f"The code folders {listed} have {len(files)} files of {byte_size(total)} together; at most "
+                           f"{MAX_FILES} files and {byte_size(MAX_BYTES)} are shipped. Put what the trials do not need "
+                           f"into the {IGNORE_FILE} of each, or keep data outside the code folders, where the trial "
+                           "machines can read it.")
     return sorted(entries, key=lambda entry: entry.name.split("/"))
 
 

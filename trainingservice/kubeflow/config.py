@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
@@ -65,6 +65,17 @@ class KubeflowTrialOptions(KubernetesTrialOptions):
     runtime: str = Field(
         default="torch-distributed", min_length=1, description="Kubeflow Trainer only: the ClusterTrainingRuntime that "
                                                                "trials use. (Not in NNI.)")
+
+    @model_validator(mode="after")
+    def _workers_of_mpi_name_no_code(self) -> Self:
+        if self.launcher is not None and self.worker is not None \
+                and self.worker.code_directory not in (None, "", self.launcher.code_directory):
+            raise ValueError("worker.codeDirectory must be left out beside a launcher: mpirun starts the processes of "
+                             "the workers in their image, and only the launcher's pod gets code")
+        return self
+
+    def gets_code(self, role: str) -> bool:
+        return self.launcher is None or role == "launcher"
 
     def roles(self) -> dict[str, RoleSettings]:
         found = {name: getattr(self, name) for name in REPORTING_ORDER}

@@ -7,12 +7,13 @@ roles, images and limits are what one experiment asks of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings, CodePart, SettingsModel, TrialOptions
 from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
 from trainingservice.memory_size import Megabytes
 from trainingservice.refused_values import matching
@@ -143,8 +144,9 @@ class RoleSettings(SettingsModel):
         default=None, description="A docker config.json on the server, for the image's registry. A Secret is made of "
                                   "it, and is removed with the experiment.")
     code_directory: str | None = Field(
-        default=None, description="Folder of the trial's code. NNI's files name it for each role. It must be the same "
-                                  "for all roles, and the same as trialCodeDirectory if that is given.")
+        default=None, description="Folder of this role's code, in which its command runs. Default: "
+                                  "trialCodeDirectory, or the folder that all other roles name. (NNI requires it, and "
+                                  "uses trialCodeDirectory for all roles.)")
     python: Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a command without blanks")] = Field(
         default="python3", description="Name of the Python program in the image. (Not in NNI.)")
 
@@ -200,6 +202,9 @@ class KubernetesClusterSettings(ClusterSettings):
         return self.way_home == "network"
 
 
+#: Place of its codeDirectory in files, name, settings.
+PlacedRole = tuple[tuple[str | int, ...], str, RoleSettings]
+
 OneTrialPerGpu = Annotated[int, one_trial_per_gpu(
     "Kubernetes gives a GPU to one pod. To let trials share GPUs, have the cluster's device plugin offer shares of "
     "them (time-slicing or MPS), and give their name, such as nvidia.com/gpu.shared, in gpuResource")]
@@ -240,18 +245,53 @@ class KubernetesTrialOptions(TrialOptions):
         return self._with_roles(lambda role: role if role.gpu_number is not None
                                 else role.model_copy(update={"gpu_number": gpu_number}))
 
-    def code_directories(self) -> dict[tuple[str | int, ...], str]:
-        found: dict[tuple[str | int, ...], str] = {}
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            roles = [((file_name(name), index), role) for index, role in enumerate(value)] \
-                if isinstance(value, tuple) else [((file_name(name),), value)]
-            found |= {(*place, "codeDirectory"): role.code_directory for place, role in roles
-                      if isinstance(role, RoleSettings) and role.code_directory}
-        return found
+    def code_directories(self) -> dict[tuple[str | int, ...], str | None]:
+        return {place: role.code_directory or None for place, _, role in self._roles_with_code()}
 
-    def without_code_directories(self) -> Self:
-        return self._with_roles(lambda role: role.model_copy(update={"code_directory": None}))
+    def with_code_directories(self, folder_for: Callable[[str | None], str | None]) -> Self:
+        names = {name for _, name, _ in self._roles_with_code()}
+        changed = {id(role): role.model_copy(update={
+            "code_directory": folder_for(role.code_directory or None) if name in names else None})
+            for _, name, role in self._placed_roles()}
+        return self._with_roles(lambda role: changed[id(role)])
+
+    def code_parts(self) -> tuple[CodePart, ...]:
+        parts: dict[str, CodePart] = {}
+        for place, name, role in self._roles_with_code():
+            folder = role.code_directory
+            if not folder:
+                return ()
+            first = parts.get(folder) or CodePart(name.lower(), folder, place, ())
+            parts[folder] = replace(first, commands=(*first.commands, role.command or ""))
+        return tuple(parts.values()) if len(parts) > 1 else ()
+
+    def code_part_of(self, role: str) -> str:
+        """Name of the part of the code archive in which a role works; "" where all of it is the role's."""
+        folder = next((settings.code_directory for _, name, settings in self._roles_with_code() if name == role), None)
+        return next((part.name for part in self.code_parts() if part.folder == folder), "")
+
+    def gets_code(self, role: str) -> bool:
+        """Whether the command of a role's pods runs in the trial's code."""
+        return True
+
+    def _roles_with_code(self) -> list[PlacedRole]:
+        """The roles of the file that get code, the reporting one first."""
+        placed = [(place, name, role) for place, name, role in self._placed_roles() if self.gets_code(name)]
+        if len(placed) < 2:
+            return placed
+        order = list(self.roles())  # of a template there are none: its roles name no folders
+        return sorted(placed, key=lambda one: order.index(one[1]))
+
+    def _placed_roles(self) -> list[PlacedRole]:
+        found: list[PlacedRole] = []
+        for field in type(self).model_fields:
+            value = getattr(self, field)
+            if isinstance(value, RoleSettings):
+                found.append(((file_name(field), "codeDirectory"), field, value))
+            elif isinstance(value, tuple):
+                found += [((file_name(field), index, "codeDirectory"), getattr(role, "name", field), role)
+                          for index, role in enumerate(value) if isinstance(role, RoleSettings)]
+        return found
 
     def _with_roles(self, change: Callable[[RoleSettings], RoleSettings]) -> Self:
         return self.model_copy(update={name: _changed(getattr(self, name), change)

@@ -67,7 +67,8 @@ class Submission:
         """Make Secret and object. Raises WasCanceled."""
         if not self._service.settings.keepers_call_home():
             self._service.collected.expect(job.form)
-            job = replace(job, form=replace(job.form, keeper=replace(job.form.keeper, urls=(), token="")))
+            job = replace(job, form=replace(job.form.without_checkpoints(),
+                                            keeper=replace(job.form.keeper, urls=(), token="")))
         options = self._service.options_of(job.form.options)
         problem = self._service.kind.check(options)
         if problem:
@@ -152,6 +153,9 @@ class Submission:
 
     def _document(self, job: TrialJobDetail, role: Role, code: contract.CodeDocument | None) -> contract.JobDocument:
         form = replace(self._with_grace(job).form, command=role.command, gpu_number=role.gpu_number)
+        part = self._service.options_of(job.form.options).code_part_of(role.name)
+        if part and code is not None and code.get("sha256"):
+            code = {**code, "part": part}
         return job_document(form, platform=self._service.platform, code=code)
 
     def _create(self, job: TrialJobDetail, manifest: Object) -> Object:

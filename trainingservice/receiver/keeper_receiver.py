@@ -25,15 +25,19 @@ import logging
 import os
 import secrets
 import shutil
+import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.receiver.attempt_records import AttemptRecord, token_hash
+from trainingservice.receiver.checkpoint_folder import CheckpointFolder
+from trainingservice.receiver.checkpoint_manifests import HASH, MAX_QUESTION_BYTES, read_question
 from trainingservice.receiver.receiver_http import Answer, ReceiverServer, Request
-from trainingservice.receiver.report_reading import RefusedReport, read_report
+from trainingservice.receiver.report_reading import ReadReport, RefusedReport, read_report
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode, job_document
 from trainingservice.words.shown_value import shown
 from trialkeeper import contract
@@ -66,6 +70,8 @@ class KeeperReceiver:
         self._attempts: dict[str, AttemptRecord] = {}
         self._delivery: dict[str, threading.Lock] = {}
         self._hearers: list[Hearer] = []
+        #: Checkpoints where there is no folder; None until there is one.
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         if folder is not None:
             (folder / "attempts").mkdir(parents=True, exist_ok=True, mode=0o700)
             for path in sorted((folder / "attempts").glob("*.jsonl")):
@@ -181,6 +187,8 @@ class KeeperReceiver:
                 return self._post_report(self._own(known, parts[1]), request)
             if request.method == "PUT" and len(parts) >= 4 and parts[0] == "trials" and parts[2] == "files":
                 return self._put_file(self._own(known, parts[1]), "/".join(parts[3:]), request)
+            if len(parts) == 4 and parts[0] == "trials" and parts[2] in ("chunks", "checkpoints"):
+                return self._checkpoint_call(self._own(known, parts[1]), parts[2], parts[3], request)
             return Answer(404, {"installation": self.installation, "error": "unknown", "message": "no such address"})
         except RefusedReport as refusal:
             return Answer(refusal.status, refusal.document(self.installation))
@@ -230,7 +238,7 @@ class KeeperReceiver:
 
     def _post_report(self, attempt: AttemptRecord, request: Request) -> Answer:
         body = request.read(contract.MAX_REPORT_BYTES)
-        report = read_report(body, request.headers.get("Content-Encoding", ""))
+        report = self._without_unknown(attempt, read_report(body, request.headers.get("Content-Encoding", "")))
         with self._lock:
             delivery = self._delivery.setdefault(attempt.job_name, threading.Lock())
             hearers = self._hearers
@@ -271,6 +279,80 @@ class KeeperReceiver:
         finally:
             part.unlink(missing_ok=True)
         return Answer(200, {"installation": self.installation})
+
+    # --- checkpoints -----------------------------------------------------------------------
+
+    def _checkpoint_call(self, attempt: AttemptRecord, kind: str, name: str, request: Request) -> Answer:
+        if attempt.gone:
+            raise RefusedReport(410, contract.ERROR_GONE, f"attempt {attempt.job_name} is no longer wanted")
+        folder = self._checkpoint_folder(attempt)
+        if folder is None:
+            return self._unknown("this receiver keeps no checkpoints of this attempt")
+        done: dict[str, Any] = {"installation": self.installation}
+        if (request.method, kind, name) == ("POST", "chunks", "missing"):
+            return Answer(200, {**done, "missing": folder.missing(read_question(request.read(MAX_QUESTION_BYTES)))})
+        if not HASH.fullmatch(name):
+            return self._unknown("no such address")
+        if (request.method, kind) == ("PUT", "chunks"):
+            folder.put_chunk(name, request.read(contract.CHUNK_BYTES))
+            return Answer(200, done)
+        if (request.method, kind) == ("PUT", "checkpoints"):
+            folder.put_manifest(name, request.read(contract.MAX_MANIFEST_BYTES))
+            return Answer(200, done)
+        content = None
+        if (request.method, kind) == ("GET", "chunks"):
+            content = folder.chunk_content(name)
+        elif (request.method, kind) == ("GET", "checkpoints") and name in self._saved_of_trial(attempt):
+            content = folder.manifest_content(name)
+        if content is None:
+            return self._unknown("it is not here, or it is damaged")
+        return Answer(200, content, {"Content-Type": "application/octet-stream"})
+
+    def checkpoints(self, job_name: str) -> list[contract.KnownCheckpoint]:
+        """The checkpoints that attempts of the same trial have saved, the newest first. Raises UnknownTrialJob.
+
+        For ``resume`` in the form of the trial's next attempt.
+        """
+        return list(self._saved_of_trial(self._attempt(job_name)).values())[::-1]
+
+    def _saved_of_trial(self, attempt: AttemptRecord) -> dict[str, contract.KnownCheckpoint]:
+        """By id, in the order in which they were saved."""
+        trial = (attempt.document or {}).get("trial_job_id")
+        with self._lock:
+            same = [other for other in self._attempts.values()
+                    if trial is not None and (other.document or {}).get("trial_job_id") == trial]
+        saved: dict[str, contract.KnownCheckpoint] = {}
+        for entry in sorted((entry for other in same for entry in list(other.entries)
+                             if entry["type"] == contract.CHECKPOINT and entry["event"] == contract.SAVED),
+                            key=lambda entry: entry["at"]):
+            saved.pop(entry["id"], None)
+            saved[entry["id"]] = {name: entry[name] for name in ("id", "name", "step", "size")}  # type: ignore[assignment]
+        return saved
+
+    def _without_unknown(self, attempt: AttemptRecord, report: ReadReport) -> ReadReport:
+        """The report, with saved checkpoints whose content was not sent among what is rejected."""
+        folder = self._checkpoint_folder(attempt)
+        wrong = {n for n, entry in report.lines if entry is not None and entry["type"] == contract.CHECKPOINT
+                 and entry["event"] == contract.SAVED and (folder is None or not folder.has(entry["id"]))}
+        if not wrong:
+            return report
+        rejected: list[contract.Rejected] = [
+            {"n": n, "field": "id", "message": "the content of this checkpoint was not sent before"} for n in wrong]
+        return replace(report, lines=tuple((n, None if n in wrong else entry) for n, entry in report.lines),
+                       rejected=(*report.rejected, *rejected))
+
+    def _checkpoint_folder(self, attempt: AttemptRecord) -> CheckpointFolder | None:
+        if attempt.document is None:
+            return None
+        with self._lock:
+            if self._folder is None and self._scratch is None:
+                # gone with this object, as everything that a receiver without a folder knows
+                self._scratch = tempfile.TemporaryDirectory(prefix="checkpoints-")
+            folder = self._folder or Path(self._scratch.name if self._scratch is not None else "")
+        return CheckpointFolder(folder / "checkpoints" / attempt.document["experiment_id"])
+
+    def _unknown(self, message: str) -> Answer:
+        return Answer(404, {"installation": self.installation, "error": "unknown", "message": message})
 
     def _attempt(self, job_name: str, make: bool = False) -> AttemptRecord:
         with self._lock:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,10 +40,13 @@ MAX_JOURNAL_ID = 64
 MAX_PATH = 4096
 #: The sentence of an ``ended`` entry is cut to this length: an end must not be lost for a long text.
 MAX_MESSAGE = 4000
+#: The detail of a checkpoint that failed is cut to this length, for the same reason.
+MAX_DETAIL = 500
 #: Most GPUs one trial can name.
 MAX_GPUS = 1024
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class RefusedReport(Exception):
@@ -288,10 +292,34 @@ def _read_ended(raw: Mapping[str, Any]) -> dict[str, Any]:
             "message": storable(message[:MAX_MESSAGE]), "duration": duration}
 
 
+def _read_checkpoint(raw: Mapping[str, Any]) -> dict[str, Any]:
+    event = raw.get("event")
+    if event not in contract.CHECKPOINT_EVENTS:
+        raise WrongEntry("event", f"must be one of {', '.join(contract.CHECKPOINT_EVENTS)}")
+    checkpoint_id = raw.get("id")
+    is_hash = isinstance(checkpoint_id, str) and _HASH.fullmatch(checkpoint_id) is not None
+    if not is_hash and not (checkpoint_id is None and event == contract.FAILED):
+        raise WrongEntry("id", "must be a SHA-256 of 64 hexadecimal digits")
+    problem, detail = None, ""
+    if event == contract.FAILED:
+        problem, detail = raw.get("problem"), raw.get("detail", "")
+        if problem not in contract.CHECKPOINT_PROBLEMS:
+            raise WrongEntry("problem", f"must be one of {', '.join(contract.CHECKPOINT_PROBLEMS)}")
+        if not isinstance(detail, str):
+            raise WrongEntry("detail", "must be a text")
+    return {"event": event, "id": checkpoint_id, "name": _text(raw, "name", MAX_NAME),
+            "k": _integer(raw, "k", 1 if event == contract.SAVED else 0, _INT32, optional=event != contract.SAVED) or 0,
+            "step": _integer(raw, "step", -_INT64, _INT64, optional=True),
+            "size": _integer(raw, "size", 0, _INT64, optional=True) or 0,
+            "sequence": _integer(raw, "sequence", 0, _INT32, optional=event != contract.SAVED) or 0,
+            "problem": problem, "detail": storable(detail[:MAX_DETAIL])}
+
+
 _READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     contract.STARTED: _read_started,
     contract.METRIC: _read_metric,
     contract.OUTPUT: _read_output,
+    contract.CHECKPOINT: _read_checkpoint,
     contract.ENDED: _read_ended,
 }
 

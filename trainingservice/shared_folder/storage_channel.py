@@ -60,8 +60,8 @@ class StorageChannel:
         is_collected = not urls or collect_too
         with self._preparing:
             keeper = self.storage.put_keeper()
-            folder = self.storage.put_job(form, platform, code_from_server=not is_collected, more=dict(more or {}),
-                                          path=path)
+            folder = self.storage.put_job(form if urls else form.without_checkpoints(), platform,
+                                          code_from_server=not is_collected, more=dict(more or {}), path=path)
             if is_collected:
                 try:
                     self._journals.expect(form)

@@ -92,6 +92,21 @@ def ended(n: int) -> contract.Entry:
             "reason": contract.EXITED, "message": "", "duration": 1.5}
 
 
+def saved(n: int, checkpoint_id: str, k: int = 1, **fields: Any) -> contract.Entry:
+    return {"n": n, "at": 1000.0 + n, "type": contract.CHECKPOINT, "event": contract.SAVED, "id": checkpoint_id, "k": k,
+            "name": "step-3", "step": 3, "size": 5, "sequence": 2, **fields}
+
+
+def checkpoint(*contents: bytes, name: str = "step-3") -> tuple[str, bytes, dict[str, bytes]]:
+    """Id and manifest of a checkpoint of a file for each content, and its chunks by hash."""
+    chunks = {hashlib.sha256(content).hexdigest(): content for content in contents}
+    manifest = json.dumps({"version": 1, "name": name, "folders": ["model"], "files": [
+        {"path": f"model/{index}.bin", "size": len(content), "mode": 0o600,
+         "chunks": [hashlib.sha256(content).hexdigest()]} for index, content in enumerate(contents)]},
+        sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(manifest).hexdigest(), manifest, chunks
+
+
 class KeeperProtocolConformance:
     """One case per rule of docs/keeper-protocol.md. ``job_name``, ``other_job`` and ``keeper`` may be overridden."""
 
@@ -331,3 +346,65 @@ class KeeperProtocolConformance:
         assert keeper.call("GET", f"trials/{keeper.job_name}/job").document["code"]["sha256"] == sha256
         assert keeper.call("GET", "experiments/expbbbbbbbbb/code").status in (401, 403, 404)
         assert keeper.call("GET", f"experiments/{form.experiment_id}/code", token="wrong").status == 401
+
+    # --- checkpoints -----------------------------------------------------------------------
+
+    def send(self, keeper: HandKeeper, checkpoint_id: str, manifest: bytes, chunks: Mapping[str, bytes]) -> None:
+        asked = json.dumps({"hashes": list(chunks)}).encode()
+        missing = keeper.call("POST", f"trials/{keeper.job_name}/chunks/missing", asked).document["missing"]
+        for sha256 in missing:
+            assert keeper.call("PUT", f"trials/{keeper.job_name}/chunks/{sha256}", chunks[sha256]).status == 200
+        assert keeper.call("PUT", f"trials/{keeper.job_name}/checkpoints/{checkpoint_id}", manifest).status == 200
+
+    def test_a_checkpoint_comes_back_byte_for_byte(self, keeper_server: KeeperServer, keeper: HandKeeper) -> None:
+        checkpoint_id, manifest, chunks = checkpoint(b"hello", b"\0" * contract.CHUNK_BYTES)
+        self.send(keeper, checkpoint_id, manifest, chunks)
+        self.send(keeper, checkpoint_id, manifest, chunks)  # harmless
+        address = f"trials/{keeper.job_name}/checkpoints/{checkpoint_id}"
+        assert keeper.call("GET", address).status == 404, "it counts when its entry is committed"
+        answer = keeper.post(started(), saved(2, checkpoint_id)).document
+        assert (answer["accepted"], answer["rejected"]) == (2, [])
+        assert keeper.call("GET", address).body == manifest
+        for sha256, content in chunks.items():
+            assert keeper.call("GET", f"trials/{keeper.job_name}/chunks/{sha256}").body == content
+
+    def test_only_chunks_that_are_not_there_are_asked_for(self, keeper_server: KeeperServer, keeper: HandKeeper
+                                                         ) -> None:
+        _, _, chunks = checkpoint(b"one", b"two")
+        first, second = chunks
+        address = f"trials/{keeper.job_name}/chunks"
+        assert keeper.call("PUT", f"{address}/{first}", chunks[first]).status == 200
+        answer = keeper.call("POST", f"{address}/missing", json.dumps({"hashes": [first, second]}).encode())
+        assert (answer.status, answer.document["missing"]) == (200, [second])
+        assert answer.document["installation"]
+
+    def test_a_chunk_with_another_hash_is_not_kept(self, keeper_server: KeeperServer, keeper: HandKeeper) -> None:
+        sha256 = hashlib.sha256(b"right").hexdigest()
+        assert keeper.call("PUT", f"trials/{keeper.job_name}/chunks/{sha256}", b"wrong").status == 400
+        assert keeper.call("GET", f"trials/{keeper.job_name}/chunks/{sha256}").status == 404
+        large = b"x" * (contract.CHUNK_BYTES + 1)
+        sha256 = hashlib.sha256(large).hexdigest()
+        assert keeper.call("PUT", f"trials/{keeper.job_name}/chunks/{sha256}", large).status == 413
+
+    def test_a_manifest_names_chunks_that_are_there(self, keeper_server: KeeperServer, keeper: HandKeeper) -> None:
+        checkpoint_id, manifest, chunks = checkpoint(b"hello")
+        address = f"trials/{keeper.job_name}/checkpoints/{checkpoint_id}"
+        answer = keeper.call("PUT", address, manifest)
+        assert (answer.status, answer.document["error"], answer.document["missing"]) == (
+            409, contract.ERROR_CHUNKS, list(chunks))
+        assert keeper.call("PUT", address, manifest + b" ").status == 400
+
+    def test_a_checkpoint_whose_content_was_not_sent_is_rejected(self, keeper_server: KeeperServer,
+                                                                 keeper: HandKeeper) -> None:
+        checkpoint_id, _, _ = checkpoint(b"hello")
+        answer = keeper.post(started(), saved(2, checkpoint_id), metric(3)).document
+        assert (answer["accepted"], [one["n"] for one in answer["rejected"]]) == (3, [2])
+
+    def test_the_token_of_another_attempt_opens_no_checkpoint(self, keeper_server: KeeperServer, keeper: HandKeeper,
+                                                              other_job: str) -> None:
+        stranger = keeper_server.access_for(other_job).token
+        sha256 = hashlib.sha256(b"hello").hexdigest()
+        for method, path in (("PUT", f"chunks/{sha256}"), ("GET", f"chunks/{sha256}"), ("POST", "chunks/missing"),
+                             ("PUT", f"checkpoints/{sha256}"), ("GET", f"checkpoints/{sha256}")):
+            assert keeper.call(method, f"trials/{keeper.job_name}/{path}", b"{}" if method != "GET" else None,
+                               token=stranger).status == 401

@@ -5,6 +5,7 @@
     nni.report_intermediate_result(0.5)
     nni.report_final_result(0.9)
 
+and, beyond NNI's own package, ``nni.load_checkpoint`` and ``nni.save_checkpoint``.
 Where another ``nni`` is found on the path, this one steps aside and that one is imported. It speaks the same file
 protocol; in addition it wakes the keeper, so that a metric is on its way at once. Nothing heavy is imported: a
 trial pays a few milliseconds.
@@ -20,6 +21,9 @@ import sys
 TYPE_CHECKING = False  # typing itself would cost more than all the rest
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
+    from typing import ContextManager
+
+    from .checkpoints import Checkpoint
 
 
 def _other_nni() -> "ModuleSpec | None":
@@ -47,6 +51,18 @@ def _load(spec: "ModuleSpec") -> None:
     spec.loader.exec_module(module)
 
 
+def load_checkpoint() -> "Checkpoint | None":
+    """As in ``checkpoints``, which is loaded by who uses it."""
+    from .checkpoints import load_checkpoint
+    return load_checkpoint()
+
+
+def save_checkpoint(path: "str | None" = None, step: "int | None" = None) -> "ContextManager[str]":
+    """As in ``checkpoints``, which is loaded by who uses it."""
+    from .checkpoints import save_checkpoint
+    return save_checkpoint(path, step)
+
+
 _spec = _other_nni()
 if _spec is not None:
     _load(_spec)
@@ -69,6 +85,8 @@ else:
         "get_next_parameters",
         "get_sequence_id",
         "get_trial_id",
+        "load_checkpoint",
         "report_final_result",
         "report_intermediate_result",
+        "save_checkpoint",
     ]

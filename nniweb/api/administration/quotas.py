@@ -28,6 +28,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
     max_trials = serializers.IntegerField(allow_null=True, help_text="Trials at a time, over all experiments.")
     max_gpus = serializers.IntegerField(allow_null=True, help_text="GPUs that these trials ask for in total.")
     max_experiments = serializers.IntegerField(allow_null=True, help_text="Experiments at a time.")
+    max_checkpoint_gb = serializers.IntegerField(allow_null=True, help_text="GB of checkpoints that the server keeps.")
 
 
 class _Limit(serializers.IntegerField):
@@ -41,6 +42,7 @@ class QuotaChangesSerializer(StrictSerializer):
     max_trials = _Limit()
     max_gpus = _Limit()
     max_experiments = _Limit()
+    max_checkpoint_gb = _Limit()
 
 
 class NewQuotaSerializer(QuotaChangesSerializer):

@@ -8,6 +8,7 @@ from django.db.models import F, Q, QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics, serializers, status
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -32,7 +33,7 @@ from nniweb.documents.experiments import (
 )
 from nniweb.documents.launch_check import CheckedLaunchSerializer, check_document
 from nniweb.documents.tags import with_tag
-from nniweb.experiments.access.visibility import may_hand_over, people_to_hand_to, visible_experiments
+from nniweb.experiments.access.visibility import may_dispose, people_to_hand_to, visible_experiments
 from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.config.search_space.search_space_text import read_search_space_text
@@ -184,6 +185,8 @@ class ExperimentDetailView(ExperimentView):
                                                              is_uninterpreted=experiment.has_own_tuner)
         if "tuner" in changes:
             changes["tuner"] = _canonical_tuner(changes["tuner"], experiment)
+        if "group" in changes:
+            _must_dispose(user, experiment, "share it")
         with transaction.atomic():  # all of it or nothing
             if "group" in changes:
                 intents.share(experiment, changes.pop("group"), user)
@@ -200,14 +203,25 @@ class ExperimentDetailView(ExperimentView):
 
     @extend_schema(operation_id="experiments_delete", responses={204: None, 409: ErrorsSerializer})
     def delete(self, request: Request, experiment_id: str) -> Response:
-        """Delete an experiment with its trials and their data on the platform. It must have ended."""
-        intents.delete(self.get_object(), signed_in_user(request))
+        """Delete an experiment with its trials and their data on the platform. It must have ended. Only its owner and
+        administrators can.
+        """
+        experiment, user = self.get_object(), signed_in_user(request)
+        _must_dispose(user, experiment, "delete it")
+        intents.delete(experiment, user)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _must_dispose(user: User, experiment: Experiment, wish: str) -> None:
+    """Raises PermissionDenied unless it is the person's own, or the person an administrator."""
+    if not may_dispose(user, experiment):
+        owner = f"its owner ({experiment.owner.username})" if experiment.owner else "an administrator"
+        raise PermissionDenied(f"Only the owner of an experiment and administrators can {wish}. Ask {owner}.")
 
 
 def heir(user: User, experiment: Experiment, name: str) -> User:
     """Whom an experiment is handed over to. Raises ValidationError where this person may not, or not to that one."""
-    if not may_hand_over(user, experiment):
+    if not may_dispose(user, experiment):
         raise serializers.ValidationError({"owner": "Only the owner of an experiment and administrators can hand it "
                                                     "over."})
     found = people_to_hand_to(user).filter(username=name).first()

@@ -5,7 +5,7 @@ What is brought becomes a folder that relative paths of the config start from; i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,15 +21,18 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_source import GitSource, read_git_source
 from nniweb.experiments.launch.launched_code import BroughtCode, GitCode, UploadedCode, scratch_folder
+from nniweb.experiments.launch.stored_options import with_parts_as_folders
 from nniweb.experiments.launch.uploaded_code import UploadRefused, unpack
 from nniweb.experiments.models import Experiment, User
-from trainingservice.code.code_archive import MAX_BYTES, pack_code
+from trainingservice.cluster_settings import TrialOptions, part_folders
+from trainingservice.code.code_archive import MAX_BYTES, pack_tree
 from trainingservice.errors import PermanentError
 from trialkeeper.child_process import CannotStart
 from trialkeeper.code_folder import extract_archive
 
 CODE_FIELDS = ("code_of", "git_url", "git_ref", "git_folder", "git_token")
 _LONGEST_TOKEN = 4096
+_ELSEWHERE = "names a folder on the server, but the code comes from another place. Leave one of them out."
 
 
 @dataclass(frozen=True)
@@ -105,21 +108,22 @@ class _BroughtFolder(Brought):
     def code_for(self, parsed: ParsedConfig) -> tuple[ParsedConfig, BroughtCode | None]:
         assert self.base is not None
         code = _folder_of(parsed, self.base)
+        parts = _part_folders(parsed, self.base)
         kept = self._experiment.code if self._experiment is not None and code == self.base else None
         if kept is not None and not parsed.settings.use_annotation:  # as it is: trials get the very same bytes
             files = [path for path in self.base.rglob("*") if path.is_file()]
             return _without_folder(parsed), UploadedCode(code_archives.local_path(kept), kept.sha256, kept.file_count,
                                                          sum(path.lstat().st_size for path in files), code)
         try:
-            packed = pack_annotated(code, self._scratch / "packed")[0] if parsed.settings.use_annotation else \
-                pack_code(code, self._scratch / "packed")
+            packed = pack_annotated(code, self._scratch / "packed", parts)[0] if parsed.settings.use_annotation \
+                else pack_tree(code, parts, self._scratch / "packed")
         except AnnotationsInvalid as invalid:
             raise ConfigInvalid([parsed.error_at("useAnnotation", str(problem))
                                  for problem in invalid.problems]) from None
         except PermanentError as error:
             raise _refused(self._field, error, self.base) from None
-        return _without_folder(parsed), UploadedCode(packed.path, packed.sha256, packed.file_count,
-                                                     packed.content_bytes, code)
+        return _without_folder(_with_options(parsed, with_parts_as_folders)), UploadedCode(
+            packed.path, packed.sha256, packed.file_count, packed.content_bytes, code, parts)
 
 
 class _BroughtLater(Brought):
@@ -132,7 +136,13 @@ class _BroughtLater(Brought):
 
     def code_for(self, parsed: ParsedConfig) -> tuple[ParsedConfig, BroughtCode | None]:
         assert self.base is not None
-        inner = _folder_of(parsed, self.base).relative_to(self.base).as_posix()
+        base = self.base
+        code = _folder_of(parsed, base)
+        if _part_folders(parsed, base):
+            below = _with_options(parsed, lambda options: options.with_code_directories(
+                lambda folder: folder and Path(folder).relative_to(base).as_posix()))
+            return _without_folder(below), GitCode(self._source, self._token)
+        inner = code.relative_to(base).as_posix()
         return _without_folder(parsed), GitCode(self._source.inside(inner), self._token)
 
 
@@ -198,14 +208,37 @@ def _without_folder(parsed: ParsedConfig) -> ParsedConfig:
     return replace(parsed, settings=parsed.settings.model_copy(update={"trial_code_directory": None}))
 
 
+def _options_of(parsed: ParsedConfig) -> TrialOptions | None:
+    section = parsed.settings.training_service
+    return section.options if section is not None else parsed.settings.trial_options
+
+
+def _with_options(parsed: ParsedConfig, change: Callable[[TrialOptions], TrialOptions]) -> ParsedConfig:
+    settings, section, options = parsed.settings, parsed.settings.training_service, _options_of(parsed)
+    if options is None:
+        return parsed
+    update = {"trial_options": change(options)} if section is None else \
+        {"training_service": section.model_copy(update={"options": change(options)})}
+    return replace(parsed, settings=settings.model_copy(update=update))
+
+
+def _part_folders(parsed: ParsedConfig, folder: Path) -> dict[str, Path]:
+    """As ``code_tree`` has them. Raises ConfigInvalid where one does not lie in what was brought."""
+    options = _options_of(parsed)
+    parts = options.code_parts() if options is not None else ()
+    above = "trainingService" if parsed.settings.training_service is not None else "trialOptions"
+    outside = [part for part in parts if not Path(part.folder).is_relative_to(folder)]
+    if outside:
+        raise ConfigInvalid([parsed.error_at(".".join(map(str, (above, *part.place))), _ELSEWHERE) for part in outside])
+    return part_folders(parts)
+
+
 def _folder_of(parsed: ParsedConfig, folder: Path) -> Path:
     """The part of what was brought that is the trials' code. Raises ConfigInvalid."""
     settings = parsed.settings
     code = settings.trial_code_directory or folder
-    if not code.is_relative_to(folder):
-        raise ConfigInvalid([parsed.error_at("trialCodeDirectory",
-                                             "names a folder on the server, but the code comes from another place. "
-                                             "Leave one of them out.")])
+    if not code.is_relative_to(folder) and not _part_folders(parsed, folder):  # those are told at their roles
+        raise ConfigInvalid([parsed.error_at("trialCodeDirectory", _ELSEWHERE)])
     for name, algorithm in (("tuner", settings.tuner), ("assessor", settings.assessor)):
         if algorithm and algorithm.code_directory and algorithm.code_directory.is_relative_to(folder):
             raise ConfigInvalid([parsed.error_at(f"{name}.codeDirectory",

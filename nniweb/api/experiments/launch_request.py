@@ -20,7 +20,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from nniweb.api.experiments.launch_code import CODE_FIELDS, Brought, CodeFields, brought_code
-from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.access.visibility import (
+    VisibleTo,
+    default_visibility,
+    visible_clusters,
+    visible_to_group,
+)
 from nniweb.experiments.clusters.metadata import defaults_among
 from nniweb.experiments.config import ConfigError, ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
@@ -37,7 +42,7 @@ T = TypeVar("T")
 LAUNCH_KEY = "Idempotency-Key"
 LONGEST_KEY = 100
 #: What is done with a config that is right: checking it further, or launching it.
-Act = Callable[[ParsedConfig, User, BroughtCode | None], T]
+Act = Callable[[ParsedConfig, User, BroughtCode | None, VisibleTo], T]
 
 #: Names under which an experiment shows a field, where a config file has another.
 _SHOWN_AS = {"name": "experimentName", "max_duration": "maxExperimentDuration"}
@@ -90,6 +95,9 @@ class LaunchRequestSerializer(CodeElsewhereSerializer):
     cluster = serializers.CharField(required=False, help_text=(
         "Name of a cluster of this server, instead of training_service. Together with config it replaces the platform "
         "or cluster in the config."))
+    group = serializers.CharField(required=False, allow_null=True, help_text=(
+        "Name of a group of yours whose members see the experiment and may steer it; null: only you and administrators "
+        "see it. Default: your group if you are in exactly one, else null."))
 
 
 class UploadSerializer(CodeElsewhereSerializer):
@@ -100,6 +108,9 @@ class UploadSerializer(CodeElsewhereSerializer):
     base_directory = serializers.CharField(
         required=False, help_text="Instead of code: a folder on the server; for people with the permission.")
     cluster = serializers.CharField(required=False, help_text="Replaces the value in the config.")
+    group = serializers.CharField(required=False, allow_blank=True, help_text=(
+        "Name of a group of yours whose members see the experiment and may steer it; empty: only you and "
+        "administrators see it. Default: your group if you are in exactly one, else nobody."))
     shell = serializers.CharField(required=False, help_text=(
         "For a program on the server's machine: a JSON object with PATH, VIRTUAL_ENV and CONDA_PREFIX of its shell, "
         "and the machine. Trials on that machine use the Python of that shell. It has no effect elsewhere."))
@@ -136,8 +147,9 @@ def check_from(request: Request, owner: User) -> tuple[ParsedConfig, CheckedLaun
     return _from_request(request, owner, checked_form)
 
 
-def checked_form(parsed: ParsedConfig, owner: User, code: BroughtCode | None) -> tuple[ParsedConfig, CheckedLaunch]:
-    return parsed, check(parsed, owner, code)
+def checked_form(parsed: ParsedConfig, owner: User, code: BroughtCode | None, visible_to: VisibleTo
+                 ) -> tuple[ParsedConfig, CheckedLaunch]:
+    return parsed, check(parsed, owner, code, visible_to)
 
 
 def _from_request(request: Request, owner: User, act: Act[T]) -> T:
@@ -157,10 +169,11 @@ def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
     fields = dict(data)
     code = CodeFields.taken_from(fields)
     base = _base_directory(fields.pop("base_directory", None), owner, code)
+    visible_to = _visible_to(fields, owner)
     if "config" not in fields:
         shown = {_SHOWN_AS.get(key, key): value for key, value in fields.items()}
         try:
-            return _act(shown, base, owner, None, code, act)
+            return _act(shown, base, owner, None, code, visible_to, act)
         except ConfigInvalid as invalid:
             back = {name: key for key, name in _SHOWN_AS.items() if key in fields}
             raise ConfigInvalid([replace(error, field=back.get(error.field, error.field))
@@ -171,11 +184,11 @@ def _from_json(data: dict[str, Any], owner: User, act: Act[T]) -> T:
                              for key in fields])
     if not isinstance(config, str | dict):
         raise ConfigInvalid([ConfigError("config", "must be the text of a config file, or its content as an object.")])
-    return _act(config, base, owner, cluster, code, act)
+    return _act(config, base, owner, cluster, code, visible_to, act)
 
 
 def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: str | None, code: CodeFields,
-         act: Act[T], shell: Mapping[str, str] | None = None) -> T:
+         visible_to: VisibleTo, act: Act[T], shell: Mapping[str, str] | None = None) -> T:
     with brought_code(code, owner) as brought:
         try:
             parsed = _parse(config, base, brought, owner, cluster)
@@ -186,7 +199,7 @@ def _act(config: str | dict[str, Any], base: Path | None, owner: User, cluster: 
             raise ConfigInvalid([replace(error, field=error.field or "config") for error in invalid.errors]) from None
         parsed, launch_code = brought.code_for(parsed)
         with _refusals_at_their_places(parsed):
-            return act(with_shell(parsed, owner, shell or {}), owner, launch_code)
+            return act(with_shell(parsed, owner, shell or {}), owner, launch_code, visible_to)
 
 
 @contextmanager
@@ -204,6 +217,19 @@ def _cluster(written: Any) -> str | None:
     if not isinstance(written, str):
         raise ConfigInvalid([ConfigError("cluster", "must be the name of a cluster.")])
     return written
+
+
+def _visible_to(fields: dict[str, Any], owner: User) -> VisibleTo:
+    """Takes ``group`` out of the fields. Raises ConfigInvalid."""
+    if "group" not in fields:
+        return default_visibility(owner)
+    name = fields.pop("group")
+    if name is not None and not isinstance(name, str):
+        raise ConfigInvalid([ConfigError("group", "must be the name of a group of yours, or null.")])
+    try:
+        return visible_to_group(owner, name or "")
+    except Refused as refused:
+        raise ConfigInvalid([ConfigError("group", message) for _, message in refused.errors]) from None
 
 
 def _shell(written: Any) -> dict[str, str]:
@@ -239,7 +265,7 @@ def _base_directory(written: Any, owner: User, code: CodeFields) -> Path | None:
 
 
 def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
-    """Check or launch what a form describes: ``config`` (text or file), ``cluster``, and where the code is.
+    """Check or launch what a form describes: ``config`` (text or file), ``cluster``, ``group``, and where the code is.
     Raises ConfigInvalid.
     """
     fields = dict(data)
@@ -250,12 +276,12 @@ def from_form(data: dict[str, Any], owner: User, act: Act[T]) -> T:
         raise ConfigInvalid([ConfigError("config", "is required. Give the text of a config file.")])
     code = CodeFields.taken_from(fields, archive=fields.pop("code", None))
     written_base, cluster = fields.pop("base_directory", None), _cluster(fields.pop("cluster", None))
-    shell = _shell(fields.pop("shell", None))
+    shell, visible_to = _shell(fields.pop("shell", None)), _visible_to(fields, owner)
     if fields:
-        known = f"config, cluster, base_directory, code, shell, {', '.join(CODE_FIELDS)}"
+        known = f"config, cluster, group, base_directory, code, shell, {', '.join(CODE_FIELDS)}"
         raise ConfigInvalid([ConfigError(key, "is not a known field. Known fields: "
                                               f"{known}.") for key in sorted(fields)])
-    return _act(config, _base_directory(written_base, owner, code), owner, cluster, code, act, shell)
+    return _act(config, _base_directory(written_base, owner, code), owner, cluster, code, visible_to, act, shell)
 
 
 def _parse(source: str | dict[str, Any], base: Path | None, brought: Brought, owner: User, cluster: str | None

@@ -132,7 +132,7 @@ class TrialOutputFileView(OutputDownloadView):
             folder = TrialOutputFolder(attempt)
             with _closed_unless_sent(folder):
                 first = folder.read(name, 0)
-        return _attachment(PurePosixPath(name).name, rest_of_file(folder, name, first), folder.close, first.size)
+        return sent_in_pieces(PurePosixPath(name).name, rest_of_file(folder, name, first), folder.close, first.size)
 
 
 class TrialOutputArchiveView(OutputDownloadView):
@@ -147,7 +147,7 @@ class TrialOutputArchiveView(OutputDownloadView):
             folder = TrialOutputFolder(attempt)
             with _closed_unless_sent(folder):
                 found = folder.list_files()
-        return _attachment(f"{attempt.job_name}.tar", archive_pieces(folder, found, attempt.job_name), folder.close)
+        return sent_in_pieces(f"{attempt.job_name}.tar", archive_pieces(folder, found, attempt.job_name), folder.close)
 
 
 @contextmanager
@@ -170,8 +170,9 @@ class _Pieces:
             yield piece
 
 
-def _attachment(name: str, pieces: Iterator[bytes], close: Callable[[], None],
-                size: int | None = None) -> StreamingHttpResponse:
+def sent_in_pieces(name: str, pieces: Iterator[bytes], close: Callable[[], None],
+                   size: int | None = None) -> StreamingHttpResponse:
+    """The answer with a file of this name; ``close`` is called when it was sent, or was given up."""
     return StreamingHttpResponse(_Pieces(pieces, close), content_type="application/octet-stream", headers={
         **as_attachment(name), **({} if size is None else {"Content-Length": str(size)})})
 

@@ -135,7 +135,9 @@ class TrialRerunView(TrialView):
     @extend_schema(operation_id="trials_rerun", request=RerunSerializer,
                    responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, trial_id: str) -> Response:
-        """Run a trial again as a new trial with the same or other parameters. It counts towards the limit."""
+        """Run a trial again as a new trial with the same or other parameters. It counts towards maxTrialNumber. Where
+        that is reached, it grows by one, and an experiment that is DONE goes on with this trial.
+        """
         trial = self.get_object()
         form = RerunSerializer(data=request.data)
         form.is_valid(raise_exception=True)
@@ -197,8 +199,8 @@ class TrialMetricsView(generics.ListAPIView[Metric]):
         if "since_revision" in wanted:
             metrics = metrics.filter(revision__gt=wanted["since_revision"])
         return metrics.select_related("attempt").only(
-            "attempt__number", "n", "kind", "sequence", "value", "number", "parameter_id", "recorded_at", "revision"
-        ).order_by("attempt__number", "n")
+            "attempt__number", "attempt__first_sequence", "n", "kind", "sequence", "value", "number", "parameter_id",
+            "recorded_at", "revision").order_by("attempt__number", "n")
 
 
 class TrialEventsView(generics.ListAPIView[TrialEvent]):

@@ -14,11 +14,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from nniweb.dashboard.account.first_lines import first_lines
 from nniweb.dashboard.account.forms import LIVES, EmailForm, TokenForm, is_valid, password_form
 from nniweb.dashboard.account.password_reset import mail_is_set_up
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.access import accounts, audit
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch.launch_checks import clusters_elsewhere
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope
 from trialkeeper.whole_number import whole_number
@@ -35,18 +37,24 @@ def account(request: HttpRequest) -> HttpResponse:
         messages.success(request, f"The token {token} was removed and can no longer be used.")
         return redirect("account")
     form = TokenForm(request.POST if request.method == "POST" else None,
-                     initial={"scope": user.scopes[-1] if not user.is_admin else Scope.CHANGE, "lives": "90"})
+                     initial={"scope": _scope_at_first(user), "lives": "90"})
     shown: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
         try:
             secret, token = accounts.make_token(user, user, name=form.cleaned_data["name"],
                                                 scope=Scope(form.cleaned_data["scope"]),
                                                 expires_at=form.expires_at(timezone.now()))
-            shown = {"secret": secret, "made": token}
+            shown = {"secret": secret, "made": token,
+                     "first_lines": first_lines(request.build_absolute_uri("/").rstrip("/"), secret)}
             form = TokenForm(initial=form.cleaned_data)
         except Refused as refused:
             form.add_error("scope" if refused.errors[0][0] == "scope" else None, str(refused))
     return page(request, user, status=400 if form.errors else 200, form=form, **shown)
+
+
+def _scope_at_first(user: User) -> Scope:
+    """With which a launch works: of an administrator who has nothing but the server's own machine, that is admin."""
+    return Scope.CHANGE if user.is_admin and clusters_elsewhere(user) else user.scopes[-1]
 
 
 def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:

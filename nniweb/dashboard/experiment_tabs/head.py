@@ -13,7 +13,7 @@ from nniweb.dashboard.page_data import for_script, the_visitor
 from nniweb.documents.experiments import NOT_IN_LISTS, document
 from nniweb.experiments.access.visibility import (
     groups_to_share_with,
-    may_hand_over,
+    may_dispose,
     may_steer,
     people_to_hand_to,
     visible_experiments,
@@ -49,17 +49,18 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
     """The template's context for the head of this tab; what follows ``name`` joins ``page-data``, for its script."""
     shown = document(experiment)
     visitor = the_visitor(request)
-    steers = may_steer(visitor, experiment)
+    steers, disposes = may_steer(visitor, experiment), may_dispose(visitor, experiment)
     metrics = names_of(experiment)
     return {
-        "experiment": shown, "may_steer": steers, "is_finished": experiment.is_finished, "tab": name,
+        "experiment": shown, "may_steer": steers, "may_dispose": disposes,
+        "is_finished": experiment.is_finished, "tab": name,
         "tabs": [(one, title, address_of_tab(request, one, experiment.public_id)) for one, title in TABS.items()],
         "metrics": metrics, "main_title": result_title(experiment),
         "further_objectives": [one["metric"] for one in experiment.objectives[1:]],
         "segments": segments(shown["progress"]["trials"], shown["max_trial_number"]),
         "segments_words": words(shown["progress"]["trials"], shown["max_trial_number"]),
         "primary": primary_action(experiment, shown), "possible": possible_actions(experiment, shown),
-        "sharing": sharing_choices(visitor, experiment) if steers else {},
+        "sharing": sharing_choices(visitor, experiment) if disposes else {},
         "tuners": choices(tuners_that_can_go_on(experiment)) if steers else [],
         "space_text": json.dumps(experiment.search_space, indent=2, ensure_ascii=False) if steers else "",
         "for_script": for_script({
@@ -94,13 +95,11 @@ def _is_stopping(experiment: Experiment) -> bool:
 
 
 def sharing_choices(visitor: User, experiment: Experiment) -> dict[str, list[str]]:
-    """The names of groups it may be shared with, and of people it may be handed to (none where not by this person)."""
+    """The names of groups it may be shared with, and of people it may be handed to, by who may do both."""
     groups = set(groups_to_share_with(visitor).values_list("name", flat=True))
     groups |= {experiment.group.name} if experiment.group else set()
-    people: set[str] = set()
-    if may_hand_over(visitor, experiment):
-        people = set(people_to_hand_to(visitor).values_list("username", flat=True))
-        people |= {experiment.owner.username} if experiment.owner else set()
+    people = set(people_to_hand_to(visitor).values_list("username", flat=True))
+    people |= {experiment.owner.username} if experiment.owner else set()
     return {"groups": sorted(groups), "people": sorted(people)}
 
 

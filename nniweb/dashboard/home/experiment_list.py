@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
@@ -14,11 +14,13 @@ from nniweb.dashboard.home.strip import strip_of
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.page_query import Column, PageQuery
 from nniweb.documents.experiments import NOT_IN_LISTS, summaries
-from nniweb.experiments.access.visibility import may_steer, visible_experiments
+from nniweb.experiments.access.visibility import may_dispose, may_steer, visible_experiments
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch.launch_checks import clusters_elsewhere
 from nniweb.experiments.models import Experiment, User
+from nniweb.experiments.models.account import Role
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.queries.list_states import ListState, is_in
 from nniweb.experiments.results.best_so_far import improvements_of
@@ -27,6 +29,8 @@ from nniweb.startup.first_start import launch_example
 EXPERIMENTS_PER_PAGE = 30
 #: Experiments whose tags are offered to filter by.
 TAGS_OF = 1000
+#: Administrators who are named on the page of somebody who has nothing yet.
+ADMINISTRATORS = 5
 #: Parts of the list, and what people call them.
 STATES = {ListState.RUNNING: "Running", ListState.ATTENTION: "Needs attention", ListState.DONE: "Done"}
 
@@ -47,7 +51,10 @@ def experiments(request: HttpRequest) -> HttpResponse:
         "page": page, "rows": rows, "query": query,
         "states": [(state.value, title, counts[state.value]) for state, title in STATES.items()],
         "statuses": ExperimentStatus.values, "strip": strip_of(user, visible),
-        "anything": bool(rows) or visible.exists(), "worker_is_alive": worker_is_alive(), "how_to_start": HOW_TO_START,
+        "anything": (anything := bool(rows) or visible.exists()),
+        "elsewhere": [] if anything else clusters_elsewhere(user),
+        "administrators": [] if anything else _administrators(),
+        "worker_is_alive": worker_is_alive(), "how_to_start": HOW_TO_START,
         "owners": visible.exclude(owner=None).order_by("owner__username").values_list(
             "owner__username", flat=True).distinct(),
         "clusters": visible.order_by("cluster__name").values_list("cluster__name", flat=True).distinct(),
@@ -58,12 +65,18 @@ def experiments(request: HttpRequest) -> HttpResponse:
     })
 
 
+def _administrators() -> list[str]:
+    """Whom people ask for what they may not do themselves."""
+    found = User.objects.filter(is_active=True).filter(Q(is_superuser=True) | Q(role=Role.ADMIN)).order_by("username")
+    return list(found.values_list("username", flat=True)[:ADMINISTRATORS])
+
+
 def _rows(shown: list[Experiment], user: User) -> list[dict[str, Any]]:
     """The documents of the page's experiments with what only the page shows."""
     best = improvements_of([experiment.pk for experiment in shown])
     groups = set(user.groups.values_list("pk", flat=True))
     return [{**row, "best_so_far": best[experiment.pk], "is_finished": experiment.is_finished,
-             "may_steer": may_steer(user, experiment, groups),
+             "may_steer": may_steer(user, experiment, groups), "may_dispose": may_dispose(user, experiment),
              "segments": segments(row["progress"]["trials"], row["max_trial_number"]),
              "segments_words": words(row["progress"]["trials"], row["max_trial_number"])}
             for row, experiment in zip(summaries(shown), shown, strict=True)]

@@ -1,17 +1,47 @@
 """Who sees and who changes what: one rule for pages, REST and commands.
 
 A person sees and steers their own experiments and those of their groups; a viewer only sees; an
-administrator does everything. Clusters set up for everybody are seen by all (or by their group)
+administrator does everything. Deleting an experiment, sharing it and handing it over are its owner's and
+administrators'. Clusters set up for everybody are seen by all (or by their group)
 and changed by administrators; a private one belongs to its owner.
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, Experiment, Trial, User
 from nniweb.experiments.models.account import Role
+from trainingservice.words.shown_value import shown
+
+
+@dataclass(frozen=True)
+class VisibleTo:
+    """Who sees an experiment besides its owner and administrators, and may steer it unless their role is viewer."""
+
+    #: Its members; None: nobody.
+    group: Group | None
+
+
+def default_visibility(owner: User) -> VisibleTo:
+    """Of a launch that does not say: the group of a person who is in exactly one, else nobody."""
+    groups = list(owner.groups.all()[:2])
+    return VisibleTo(groups[0] if len(groups) == 1 else None)
+
+
+def visible_to_group(owner: User, name: str) -> VisibleTo:
+    """The group of this name; "": nobody. Raises Refused (field ``group``): which others there are is not theirs to
+    learn.
+    """
+    if not name:
+        return VisibleTo(None)
+    group = groups_to_share_with(owner).filter(name=name).first()
+    if group is None:
+        raise Refused(f"You are not in a group named {shown(name)}. Choose a group of your own, or nobody.", "group")
+    return VisibleTo(group)
 
 
 def visible_experiments(user: User) -> QuerySet[Experiment]:
@@ -38,8 +68,8 @@ def may_steer(user: User, experiment: Experiment, groups: Collection[int] | None
     return user.groups.filter(pk=experiment.group_id).exists() if groups is None else experiment.group_id in groups
 
 
-def may_hand_over(user: User, experiment: Experiment) -> bool:
-    """Whether this person may make it somebody else's: its owner and administrators."""
+def may_dispose(user: User, experiment: Experiment) -> bool:
+    """Whether this person may delete it, share it, and make it somebody else's: its owner and administrators."""
     return user.is_admin or (user.may_change and experiment.owner_id == user.pk)
 
 

@@ -213,17 +213,20 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
     """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space; they must satisfy
     the constraints.
 
-    ``is_same``: they are those of ``rerun_of``, and so is the seed. ``origin``: the sentence with which its history
-    begins.
+    It counts towards maxTrialNumber. Where that is reached, it grows by one for ``rerun_of``, in the same transaction,
+    so that the tuner gets no trial more; without ``rerun_of`` it is refused. ``is_same``: they are those of
+    ``rerun_of``, and so is the seed. ``origin``: the sentence with which its history begins.
     """
     with transaction.atomic():
         experiment, revision = locked(experiment)
         now = timezone.now()
         _must_take_trials(experiment)
         must_satisfy_constraints(experiment, parameters)
+        must_be_able_to_go_on(experiment)
+        if rerun_of is not None:
+            _grow_for_one(experiment, now, actor)
         if reason := limit_reached(experiment, now):
             raise Refused(_at_limit(reason, "submit"))
-        must_be_able_to_go_on(experiment)
         trial = Trial(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
@@ -240,6 +243,18 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
         audit.record("trial.rerun" if rerun_of else "trial.submit", trial, actor, experiment=experiment.public_id)
         return trial
+
+
+def _grow_for_one(experiment: Experiment, now: datetime, actor: User | None) -> None:
+    """Raise maxTrialNumber by one where it is reached."""
+    most = experiment.max_trial_number
+    if most is None or experiment.next_sequence_id < most:
+        return
+    grown = experiment.next_sequence_id + 1
+    write_down(experiment, {"max_trial_number": grown}, now, actor)
+    experiment.max_trial_number = grown
+    Experiment.objects.filter(pk=experiment.pk).update(max_trial_number=experiment.max_trial_number, failures_in_row=0)
+    note(experiment, now, "changed", f"maxTrialNumber = {experiment.max_trial_number}", actor)
 
 
 def must_be_able_to_go_on(experiment: Experiment) -> None:
@@ -299,8 +314,8 @@ def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[s
 
 
 def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None) -> Trial:
-    """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber. Of several
-    parameter sets it begins with the one whose result is the trial's.
+    """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber, which grows
+    by one where it is reached. Of several parameter sets it begins with the one whose result is the trial's.
 
     With the same ones the trial must have ended; with others it is another trial, which may run beside it.
     """

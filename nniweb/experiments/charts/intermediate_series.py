@@ -1,8 +1,10 @@
 """Intermediate results of several trials as curves, thinned: for charts that lay them over each other."""
 
+from __future__ import annotations
+
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -10,12 +12,16 @@ from itertools import groupby
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Window
 
+from nniweb.experiments.checkpoints.joined_attempts import IS_RESUMED, chains_of
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
 from nniweb.experiments.models.trial import counts_for_best
 from nniweb.experiments.results.metric_number import numbers_in
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
+
+#: Attempt, trial, sequence, number, when reported, when its attempt began.
+_Report = tuple[int, int, int, float | None, datetime, datetime | None]
 
 
 class Which(StrEnum):
@@ -33,12 +39,13 @@ class Which(StrEnum):
 
 @dataclass
 class Series:
-    """One trial's curve: the last value reported for each step, of its last attempt."""
+    """One trial's curve: the last value reported for each step, of its last attempt and of those that it continues."""
 
     trial: Trial
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
-    #: When each was reported, in seconds since the attempt began (where that is not known: since the first report).
+    #: When each was reported, in seconds since the attempt began (where that is not known: since the first report); of
+    #: one that went on from a checkpoint from the time of the last result before that.
     seconds: list[float] = field(default_factory=list)
     #: Points that were left out.
     left_out: int = 0
@@ -59,7 +66,8 @@ def series_of_these(experiment: Experiment, trial_ids: Sequence[str], points: in
     """
     # a public id begins with a letter
     numbers = [number for trial_id in trial_ids if (number := whole_number(trial_id)) is not None and number < 2 ** 31]
-    trials = Trial.objects.filter(Q(public_id__in=trial_ids) | Q(sequence_id__in=numbers), experiment=experiment)
+    trials = Trial.objects.filter(
+        Q(public_id__in=trial_ids) | Q(sequence_id__in=numbers), experiment=experiment).annotate(is_resumed=IS_RESUMED)
     found = {key: trial for trial in trials for key in (trial.public_id, str(trial.sequence_id))}
     chosen = list(dict.fromkeys(found[trial_id] for trial_id in trial_ids if trial_id in found))
     return SeriesOfTrials(_series(chosen, points, metric), len(chosen))
@@ -67,13 +75,15 @@ def series_of_these(experiment: Experiment, trial_ids: Sequence[str], points: in
 
 def series_of_which(experiment: Experiment, which: Which, count: int, points: int, metric: str | None = None
                     ) -> SeriesOfTrials:
-    """The curves of at most ``count`` trials of a kind. Two queries, as for any number of trials."""
-    chosen = list(_of_kind(experiment, which).annotate(total=Window(Count("pk")))[:count])
+    """The curves of at most ``count`` trials of a kind. Two queries, as for any number of trials; one
+    more where an attempt went on from a checkpoint.
+    """
+    chosen = list(_of_kind(experiment, which).annotate(total=Window(Count("pk")), is_resumed=IS_RESUMED)[:count])
     return SeriesOfTrials(_series(chosen, points, metric), chosen[0].total if chosen else 0)
 
 
 def whole_curves(trials: Sequence[Trial]) -> list[Series]:
-    """The curves of these trials with every point. One query."""
+    """The curves of these trials with every point. One query if they were asked for with ``is_resumed``."""
     return _series(trials, sys.maxsize, None)
 
 
@@ -92,9 +102,15 @@ def _of_kind(experiment: Experiment, which: Which) -> QuerySet[Trial]:
 
 
 def _series(trials: Sequence[Trial], points: int, metric: str | None) -> list[Series]:
-    """One query, in the order of its index, so that the database need not sort."""
+    """One query, in the order of its index, so that the database need not sort; one more where an attempt went on from
+    a checkpoint.
+    """
+    chains = chains_of([trial.pk for trial in trials if getattr(trial, "is_resumed", True)])
     later = Attempt.objects.filter(trial=OuterRef("trial"), number__gt=OuterRef("number"))
-    attempts = Attempt.objects.filter(~Exists(later), trial__in=[trial.pk for trial in trials])
+    which = Q(~Exists(later))
+    if chains:
+        which |= Q(pk__in=[attempt for chain in chains.values() for attempt in chain])
+    attempts = Attempt.objects.filter(which, trial__in=[trial.pk for trial in trials])
     rows = Metric.objects.filter(attempt__in=attempts, kind=contract.PERIODICAL).order_by("attempt", "n")
     if metric is None:
         rows = rows.filter(number__isnull=False)
@@ -104,31 +120,52 @@ def _series(trials: Sequence[Trial], points: int, metric: str | None) -> list[Se
             "trial", "final"))
         for pk, one in series.items():
             one.final = finals.get(pk)
-    for trial_pk, reported in groupby(_reports(rows, metric), key=lambda row: row[0]):
-        last, times, began = {}, {}, None
-        for _, sequence, number, at, started_at in reported:
-            if number is not None:
-                last[sequence], times[sequence] = number, at
-                began = began or started_at or at
-        curve = sorted(last.items())
-        kept = thinned(curve, points)
-        one = series[trial_pk]
-        one.steps, one.values = [step for step, _ in kept], [value for _, value in kept]
-        one.seconds = [max(0.0, (times[step] - began).total_seconds()) if began else 0.0 for step, _ in kept]
-        one.left_out = len(curve) - len(kept)
+    joined: dict[int, _Curve] = {}
+    for (attempt, trial_pk), reported in groupby(_reports(rows, metric), key=lambda row: row[:2]):
+        chain = chains.get(trial_pk)
+        curve = _Curve() if chain is None else joined.setdefault(trial_pk, _Curve())
+        curve.take(reported, 0 if chain is None else chain.get(attempt, 0))
+        if chain is None:
+            curve.fill(series[trial_pk], points)
+    for trial_pk, curve in joined.items():
+        curve.fill(series[trial_pk], points)
     return list(series.values())
 
 
-def _reports(rows: QuerySet[Metric], metric: str | None
-             ) -> Iterator[tuple[int, int, float | None, datetime, datetime | None]]:
-    """Trial, sequence, number, when reported, when its attempt began."""
-    columns = ("attempt__trial", "sequence", "number", "recorded_at", "attempt__started_at")
+class _Curve:
+    """What the attempts of one curve reported, the first one first."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, float] = {}
+        self._seconds: dict[int, float] = {}
+
+    def take(self, reported: Iterable[_Report], first: int) -> None:
+        """Of one attempt, whose results begin at ``first``; its time goes on from the result before that."""
+        values, seconds = self._values, self._seconds
+        before = max((seconds[step] for step in seconds if step < first), default=0.0) if first else 0.0
+        began: datetime | None = None
+        for _, _, sequence, number, at, started_at in reported:
+            if number is not None:
+                began = began or started_at or at
+                values[first + sequence] = number
+                seconds[first + sequence] = before + max(0.0, (at - began).total_seconds())
+
+    def fill(self, one: Series, points: int) -> None:
+        curve = sorted(self._values.items())
+        kept = thinned(curve, points)
+        one.steps, one.values = [step for step, _ in kept], [value for _, value in kept]
+        one.seconds = [self._seconds[step] for step, _ in kept]
+        one.left_out = len(curve) - len(kept)
+
+
+def _reports(rows: QuerySet[Metric], metric: str | None) -> Iterator[_Report]:
+    columns = ("attempt", "attempt__trial", "sequence", "number", "recorded_at", "attempt__started_at")
     if metric is None:
         yield from rows.values_list(*columns).iterator(5000)
         return
-    for trial, sequence, _, at, began, value in rows.values_list(*columns, "value").iterator(5000):
+    for attempt, trial, sequence, _, at, began, value in rows.values_list(*columns, "value").iterator(5000):
         named = numbers_in(str(value))[1]
-        yield trial, sequence, (named or {}).get(metric), at, began
+        yield attempt, trial, sequence, (named or {}).get(metric), at, began
 
 
 def thinned(curve: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:

@@ -110,6 +110,11 @@ def _check_replicates(document: ExperimentDocument, section: str, tuner: Algorit
         findings.add(("replicates", "seeds"), "has the same seed twice: two equal trials do not show any spread")
     if replicates["n"] < 2:
         return
+    if document.max_trial_number is not None and document.max_trial_number < replicates["n"]:
+        limit = findings.spelling("maxTrialNumber")
+        findings.add("replicates", f"{limit} is {document.max_trial_number}, so not even one proposal gets its "
+                                   f"{replicates['n']} trials. Set {limit} to {replicates['n']} or more, or use fewer "
+                                   "replicates")
     if document.multi_phase:
         findings.add("replicates", "excludes multiPhase: a trial with several parameter sets has no single result to "
                                    "repeat")

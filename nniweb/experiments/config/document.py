@@ -12,6 +12,7 @@ from nniweb.experiments.config.callback_address import check_callback_address
 from nniweb.experiments.config.durations import Duration
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
+from trainingservice.memory_size import Megabytes
 from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
 from trainingservice.words.shown_value import shown
@@ -157,6 +158,20 @@ class RetentionDocument(SettingsModel):
                           "volumes have something that the server does not have.")
 
 
+class CheckpointsDocument(SettingsModel):
+    """Checkpoints that trials leave in $NNI_CHECKPOINT_DIR. true in its place: with these defaults; false: none."""
+
+    keep: int = Field(2, ge=1, le=100, description="How many checkpoints of each trial are kept: the latest ones.")
+    keep_best: bool = Field(
+        False, description="Keep the one with the best intermediate result as well. true needs trials that report "
+                           "intermediate results.")
+    max_size: Annotated[Megabytes, Field(ge=1)] = Field(
+        2048, description="A larger checkpoint is not kept: megabytes, or with a unit (2gb, 500mb).")
+    rate: Annotated[Megabytes, Field(ge=1)] | None = Field(
+        None, description="The most that each trial sends per second, on average: megabytes, or with a unit. Default: "
+                          "no limit.")
+
+
 class ExperimentDocument(SettingsModel):
     """The whole file, less the platform's own section."""
 
@@ -190,6 +205,10 @@ class ExperimentDocument(SettingsModel):
     retention: RetentionDocument | None = Field(
         None, description="How long output, resource samples, files and code are kept. Parameters, final results and "
                           "histories are always kept. (Not in NNI.)")
+    checkpoints: bool | CheckpointsDocument | None = Field(
+        None, description="What is kept of the checkpoints that trials leave in $NNI_CHECKPOINT_DIR, from which a "
+                          "further attempt of a trial goes on. true or false, or the fields below. Default: true where "
+                          "keepers call the server. See docs/checkpoints.md. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(
         None, description="Run each proposal of the tuner as several trials and tell the tuner their mean: a number of "
                           "trials, or the fields below. See docs/replicates.md. (Not in NNI.)")

@@ -33,7 +33,7 @@ from nniweb.experiments.config.search_space.start_section import check_start
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions, fold
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions, fold, part_folders
 from trainingservice.platforms import is_multi_phase
 from trainingservice.reasons import Reason
 from trainingservice.words.shown_value import shown
@@ -159,14 +159,11 @@ class _Reading:
             document = self._with_chosen_cluster(self._chosen_cluster, document, platform_section)
             trial_options = self._options_there(platform_section, document, context)
             platform_section = None
-        if platform_section is not None and (named := platform_section.options.code_directories()):
-            document = self._with_code_of_roles(document, {(*SECTION, *place): path for place, path in named.items()})
-            platform_section = platform_section.model_copy(
-                update={"options": platform_section.options.without_code_directories()})
-        elif trial_options is not None and (named := trial_options.code_directories()):
-            document = self._with_code_of_roles(document, {("trialOptions", *place): path
-                                                           for place, path in named.items()})
-            trial_options = trial_options.without_code_directories()
+        if platform_section is not None:
+            document, placed = self._with_code_of_roles(document, platform_section.options, SECTION)
+            platform_section = platform_section.model_copy(update={"options": placed})
+        elif trial_options is not None:
+            document, trial_options = self._with_code_of_roles(document, trial_options, ("trialOptions",))
         if self._is_forbidden:
             self.findings.raise_if_any()
         options = platform_section.options if platform_section is not None else trial_options
@@ -174,7 +171,8 @@ class _Reading:
             self._check_phases(section)
         command = self._command(document, options)
         folder = self._code_folder(document, options)
-        search_space, places = read_search_space(document, folder, self.findings, self._paths)
+        parts = part_folders(options.code_parts()) if options is not None else {}
+        search_space, places = read_search_space(document, folder, parts, self.findings, self._paths)
         algorithms = read_algorithms(document, search_space, places, self.findings, self._paths,
                                      needs_tuner=self.version == "v1")
         check_constraints_of(document, search_space, algorithms.tuner if algorithms is not None else None,
@@ -197,6 +195,7 @@ class _Reading:
             failed_trials=(document.failed_trials.model_dump(by_alias=True, exclude_defaults=True)
                            if document.failed_trials else {}),
             retention=document.retention.model_dump(exclude_none=True) if document.retention else {},
+            checkpoints=_checkpoints(document),
             replicates=replicates_of(document),
             multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
@@ -389,23 +388,42 @@ class _Reading:
                 self.findings.add("trialCodeDirectory", problem)
         return folder
 
-    def _with_code_of_roles(self, document: ExperimentDocument, named: Mapping[tuple[str | int, ...], str]
-                            ) -> ExperimentDocument:
-        """The document with the folder that NNI's files name for each role. A trial has one copy of its code."""
-        folder = document.trial_code_directory
-        for place, written in named.items():
+    def _with_code_of_roles(self, document: ExperimentDocument, options: TrialOptions, section: tuple[str | int, ...]
+                            ) -> tuple[ExperimentDocument, TrialOptions]:
+        """Both with the folders that files name for each role: one for all is the trial's own. Where they differ, each
+        role that gets code names its own, absolute, and the trial's is that of the role that reports.
+        """
+        written = options.code_directories()
+        if not any(written.values()):
+            return document, options
+        found: dict[str, Path] = {}
+        unusable: set[Path] = set()
+        for place, path in written.items():
             try:
-                path = self._paths.absolute(written)
+                if path is not None and path not in found:
+                    found[path] = self._paths.absolute(path)
+                    if problem := self._paths.folder_problem(found[path]):
+                        self.findings.add((*section, *place), problem)
+                        unusable.add(found[path])
             except ValueError as error:
-                self.findings.add(place, str(error))
-                continue
-            if folder is None:
-                folder = path
-            elif path != folder:
-                self.findings.add(place, f"must be {folder}, as the code of the trial is one folder that all of its "
-                                  "roles get: put the code of all roles there, and let each role's command change into "
-                                  "its own part, such as cd ps && python3 ps.py")
-        return document.model_copy(update={"trial_code_directory": folder})
+                self.findings.add((*section, *place), str(error))
+        general = document.trial_code_directory
+        default = general if general is not None or len(set(found.values())) != 1 else next(iter(found.values()))
+        folders = {path: default if path is None else found.get(path) for path in written.values()}
+        for place, path in written.items():
+            if path is None and default is None:
+                self.findings.add((*section, *place), (
+                    "is required, because other roles name different folders and trialCodeDirectory, which is the "
+                    "default, is not given"))
+        if general is not None and general not in folders.values():
+            self.findings.note(f"{self.findings.spelling('trialCodeDirectory')}: not used, because each role names its "
+                               "own codeDirectory.")
+        differ = len(set(folders.values())) > 1
+        of_reporting = next(iter(folders.values()))
+        if of_reporting in unusable:  # said already
+            of_reporting = None
+        return (document.model_copy(update={"trial_code_directory": of_reporting}),
+                options.with_code_directories(lambda path: str(folders[path] or "") if differ else None))
 
     def _small_print(self, document: ExperimentDocument) -> None:
         findings = self.findings
@@ -425,3 +443,11 @@ class _Reading:
             if not self._mounts_storage:
                 findings.note(f"{findings.spelling('sharedStorage')}: this platform mounts nothing. The share must "
                               "already be mounted on the machines of the trials; trials use its path there.")
+
+
+def _checkpoints(document: ExperimentDocument) -> bool | dict[str, Any] | None:
+    """As ``ExperimentSettings.checkpoints`` has it."""
+    asked = document.checkpoints
+    if asked is None or isinstance(asked, bool):
+        return asked
+    return asked.model_dump(by_alias=True, exclude_defaults=True) or True

@@ -27,6 +27,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "retry": settings.retry or None,
         "failedTrials": settings.failed_trials or None,
         "retention": settings.retention or None,
+        "checkpoints": settings.checkpoints,
         "replicates": settings.replicates or None,
         "multiPhase": settings.multi_phase or None,
         "trialConcurrency": settings.trial_concurrency,

@@ -60,6 +60,9 @@ class ExperimentSettings(BaseModel):
     failed_trials: dict[str, Any] = {}
     #: As ``Experiment.retention`` has it; what is as the installation has it is left out.
     retention: dict[str, int | str] = {}
+    #: False: none; True, or {"keep", "keepBest", "maxSize", "rate"} less what is the default: as asked for; None: as is
+    #: the default where that is possible.
+    checkpoints: bool | dict[str, Any] | None = None
     #: {"n", "seeds", "racing"} as the file has them, less what is left out; {} where it has none.
     replicates: dict[str, Any] = {}
     #: Whether a running trial may ask for further parameter sets.

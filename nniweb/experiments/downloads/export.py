@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from django.db.models import Prefetch, Q, QuerySet
 
+from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.launch.current_config import current_config
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, MetricNumber, Trial, TrialParameters
 from trialkeeper import contract
@@ -106,12 +107,14 @@ def _csv(rows: list[list[Any]]) -> str:
 
 def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[dict[str, Any]]]:
     """The trials in order of sequence, some at a time, each time by queries of their own: nothing is held open while
-    a slow reader takes them. With ``intermediate`` the last value reported for each sequence number.
+    a slow reader takes them. With ``intermediate`` the last value reported for each sequence number, of
+    the attempts of one curve (``joined_attempts``).
     """
     trials = trials.order_by("sequence_id").select_related("experiment", "proposal").prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(
             Q(index=0) | Q(value__isnull=False)).order_by("index"), to_attr="sets"),
-        Prefetch("attempts", Attempt.objects.only("trial_id", "number", "duration", "exit_code").order_by("number"),
+        Prefetch("attempts", Attempt.objects.only(
+            "trial_id", "number", "duration", "exit_code", "first_sequence", "resumed_from_id").order_by("number"),
                  to_attr="attempts_in_order"),
         Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"))
     if intermediate:
@@ -152,8 +155,10 @@ def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
             {"index": one.index, "parameter_id": one.parameter_id, "parameters": one.value,
              "final_value": one.final_value, "final_number": one.final_number} for one in sets]
     if intermediate:
-        metrics: list[Metric] = last.intermediate if last else []  # type: ignore[attr-defined]
-        by_sequence = {metric.sequence: metric.value for metric in metrics}
+        chain = {} if last is None else chain_of(last)
+        by_sequence = {chain[attempt.pk] + metric.sequence: metric.value
+                       for attempt in trial.attempts_in_order if attempt.pk in chain  # type: ignore[attr-defined]
+                       for metric in attempt.intermediate}
         document["intermediate"] = [by_sequence[sequence] for sequence in sorted(by_sequence)]
     return document
 

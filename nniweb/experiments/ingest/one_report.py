@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
+from nniweb.experiments.ingest.checkpoint_entries import without_unknown
 from nniweb.experiments.ingest.entry_times import clock_of_report, for_database
 from nniweb.experiments.ingest.known_metrics import without_heard
 from nniweb.experiments.ingest.report_answers import Answer, awaited_index, reply
@@ -62,6 +63,9 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
     _check_claim(report, attempt)
     new = report.after(attempt.accepted)
     entries = without_heard(new.entries, attempt) if attempt.listened else new.entries
+    unknown: list[contract.Rejected] = []
+    if not report.only_results and any(entry["type"] == contract.CHECKPOINT for entry in entries):
+        entries, unknown = without_unknown(entries, attempt.pk)
     kept = within_limit(entries, attempt, settings.TRIAL_BYTES)
     tell_of_limit(kept, attempt)
     rows.heard(attempt, accepted=new.accepted, now=for_database(now), stored_bytes=kept.stored_bytes,
@@ -83,7 +87,7 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
             move_trial(attempt.trial_pk, TrialJobStatus.RUNNING, now, revision=revision, message="")
             attempt.status = TrialJobStatus.RUNNING
         store_entries(kept.entries, attempt, clock_of_report(report.sent_at, now), rows, revision)
-    return reply(attempt, report, phases, accepted=new.accepted, left_out=kept.rejected)
+    return reply(attempt, report, phases, accepted=new.accepted, left_out=[*unknown, *kept.rejected])
 
 
 def _check_claim(report: ReadReport, attempt: ReportingAttempt) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from operator import itemgetter
 
+from nniweb.experiments.ingest.checkpoint_entries import keep_checkpoint_entry
 from nniweb.experiments.ingest.entry_times import ReportClock, for_database
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reported_ends import end_as_reported
@@ -86,6 +87,8 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
         elif kind == contract.OUTPUT:
             rows.output.append(OutputRow(attempt.pk, entry["stream"], entry["offset"],
                                          entry["data"].encode("latin-1"), entry["skipped"], revision))
+        elif kind == contract.CHECKPOINT:
+            keep_checkpoint_entry(attempt, entry, clock.corrected(entry["at"]), revision)
         elif kind == contract.STARTED:
             rows.started(attempt.pk, entry["host"], entry["working_directory"])
             attempt.has_started, end = True, None

@@ -18,6 +18,11 @@ from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.launch.current_config import COLUMNS, changed_fields, with_present_values
 from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.launch.launch_shell import note_on_copy
+from nniweb.experiments.launch.stored_options import (
+    document_with_options,
+    stored_options,
+    with_parts_as_folders,
+)
 from nniweb.experiments.models import Experiment, User
 
 #: What says where an experiment runs.
@@ -51,6 +56,8 @@ def clone_of(experiment: Experiment, user: User) -> Clone:
     else:
         base = experiment.code_folder if user.may_name_folders else ""
     _place(document, experiment, user, notes)
+    if from_elsewhere:
+        _with_folders_of_archive(document, experiment)
     _annotated(document, experiment, notes)
     if was_removed:
         notes.append(f"The copy of its code was removed by retention on {experiment.code_removed_at:%Y-%m-%d}. Provide "
@@ -95,6 +102,16 @@ def _place(document: dict[str, Any], experiment: Experiment, user: User, notes: 
     else:
         notes.append(f"It ran on {cluster.name}, which you may not use. The cluster's passwords and keys are not "
                      "copied. Give your own, or choose a cluster.")
+
+
+def _with_folders_of_archive(document: dict[str, Any], experiment: Experiment) -> None:
+    """Roles with folders of their own find them in the archive, once there is one."""
+    options = stored_options(experiment)
+    if experiment.code is None and experiment.code_git is not None or options is None or not options.code_parts():
+        return
+    for key in ("trialOptions", "trainingService"):
+        if key in document:
+            document[key] = document_with_options(document[key], options, with_parts_as_folders)
 
 
 def _own_text(experiment: Experiment, document: dict[str, Any], base: str) -> str:

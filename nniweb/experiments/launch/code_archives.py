@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import logging
 import tempfile
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from django.db import transaction
 
 from nniweb.annotation.annotated_folder import pack_annotated
 from nniweb.annotation.reading_process import RewrittenFiles
+from nniweb.experiments.launch.stored_options import code_parts_of
 from nniweb.experiments.models import CodeArchive, Experiment
-from trainingservice.code.code_archive import pack_code
+from trainingservice.cluster_settings import part_folders
+from trainingservice.code.code_archive import pack_tree
 from trainingservice.errors import TrainingServiceError
 from trialkeeper.durable_files import put_in_place
 
@@ -34,19 +37,22 @@ MOST_AT_ONCE = 100
 _given_up: set[str] = set()
 
 
-def keep_folder(folder: Path, now: datetime) -> CodeArchive:
-    """Pack a folder (less .nniignore) and keep the archive. Raises trainingservice's PermanentError over the limits."""
+def keep_folder(folder: Path, now: datetime, parts: Mapping[str, Path] = {}) -> CodeArchive:
+    """Pack a folder (less .nniignore), or ``parts`` as ``code_tree`` has them, and keep the archive. Raises
+    trainingservice's PermanentError over the limits.
+    """
     with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch:
-        packed = pack_code(folder, Path(scratch))
+        packed = pack_tree(folder, parts, Path(scratch))
         return keep_archive(packed.path, packed.sha256, packed.file_count, now)
 
 
-def keep_annotated_folder(folder: Path, now: datetime) -> tuple[CodeArchive, RewrittenFiles]:
+def keep_annotated_folder(folder: Path, now: datetime, parts: Mapping[str, Path] = {}
+                          ) -> tuple[CodeArchive, RewrittenFiles]:
     """The same with the annotations in the code carried out, and what was read from them. Also raises
     AnnotationsInvalid.
     """
     with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch:
-        packed, found = pack_annotated(folder, Path(scratch))
+        packed, found = pack_annotated(folder, Path(scratch), parts)
         return keep_archive(packed.path, packed.sha256, packed.file_count, now), found
 
 
@@ -119,11 +125,15 @@ def _size_of(path: Path) -> int | None:
 
 
 def _make_again(archive: CodeArchive) -> None:
-    folders = Experiment.objects.filter(code=archive).exclude(code_folder="").values_list("code_folder", flat=True)
-    for folder in sorted(set(folders)):
+    sources = []
+    for experiment in Experiment.objects.filter(code=archive).exclude(code_folder="").select_related("cluster"):
+        source = Path(experiment.code_folder), part_folders(code_parts_of(experiment))
+        if source not in sources:
+            sources.append(source)
+    for folder, parts in sources:
         with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch, \
                 contextlib.suppress(TrainingServiceError, OSError):
-            packed = pack_code(Path(folder), Path(scratch))
+            packed = pack_tree(folder, parts, Path(scratch))
             if packed.sha256 == archive.sha256:
                 keep_archive(packed.path, packed.sha256, packed.file_count, archive.last_used)
                 return

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
+from nniweb.experiments.checkpoints.stored_checkpoints import to_resume
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.given_parameters import given_text
@@ -12,6 +14,7 @@ from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameter
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.results.replicates import REPLICATE_VARIABLE, SEED_VARIABLE
 from trainingservice.base import TrainingService
+from trainingservice.cluster_settings import TrialOptions
 from trainingservice.trial_job import (
     HyperParameters,
     JobApplicationForm,
@@ -21,6 +24,7 @@ from trainingservice.trial_job import (
     TrialLimits,
 )
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 
 def keeper_access(experiment: Experiment, service: type[TrainingService], token: str) -> KeeperAccess:
@@ -43,6 +47,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
     begun with."""
     trial: Trial = attempt.trial
     experiment = trial.experiment
+    options = service.options_model.model_validate(experiment.trial_options)
     return JobApplicationForm(
         job_name=attempt.job_name,
         trial_job_id=trial.public_id,
@@ -55,11 +60,22 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         code=trial_code(experiment),
         gpu_number=experiment.trial_gpu_number,
         environment=_environment(trial),
-        options=service.options_model.model_validate(experiment.trial_options),
+        options=options,
         limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
         multi_phase=experiment.multi_phase,
         keep_files=tuple(experiment.keep_files),
+        checkpoints=_checkpoints(attempt, service, options),
     )
+
+
+def _checkpoints(attempt: Attempt, service: type[TrainingService], options: TrialOptions
+                 ) -> contract.CheckpointsDocument | None:
+    """What the keeper is told of checkpoints. One question, and none for a trial's first attempt."""
+    asked = checkpoints_of(attempt.trial.experiment)
+    if asked is None or not service.keepers_report or not options.keepers_may_call():
+        return None
+    return {"max_bytes": asked.max_bytes, "bytes_per_second": asked.bytes_per_second, "resume": [
+        {"id": one.manifest, "name": one.name, "step": one.step, "size": one.size} for one in to_resume(attempt)]}
 
 
 def _environment(trial: Trial) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from django.contrib.auth.models import Group
 
+from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.checkpoints.checkpoint_settings import can_send_checkpoints
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.config.errors import ConfigInvalid
@@ -16,15 +18,24 @@ from nniweb.process.process_identity import host_name
 from nniweb.tuning.custom_algorithms.module_search import is_findable, is_installed_otherwise, module_folders
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
-from trainingservice.platforms import EXTRA_PLATFORMS_VARIABLE, known_platforms
+from trainingservice.errors import PermanentError
+from trainingservice.platforms import EXTRA_PLATFORMS_VARIABLE, known_platforms, load_platform
 from trainingservice.reasons import Reason
 from trainingservice.words.shown_value import shown
 
 
-def group_of(owner: User) -> Group | None:
-    """The group that shares the owner's experiments, where there is no choice; others can be set afterwards."""
-    groups = list(owner.groups.all()[:2])
-    return groups[0] if len(groups) == 1 else None
+def clusters_elsewhere(user: User) -> list[str]:
+    """Names of the clusters that this person may launch on and whose trials do not run on the server's own machine."""
+    found = visible_clusters(user).filter(enabled=True).order_by("name").values_list("name", "platform")
+    return [name for name, platform in found if _is_elsewhere(platform)]
+
+
+def _is_elsewhere(platform: str) -> bool:
+    """False also of a platform that cannot be used here."""
+    try:
+        return not load_platform(platform).pinned_to_host
+    except PermanentError:
+        return False
 
 
 def why_not_here(owner: User, platform: type[TrainingService], settings: ClusterSettings | None
@@ -148,6 +159,16 @@ def check_files_to_keep(platform: type[TrainingService], settings: ExperimentSet
                       "Remove keepFiles, and have the trial's command keep what it writes.", "keepFiles")
 
 
+def check_checkpoints(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None,
+                      options: TrialOptions) -> None:
+    """Raises Refused for checkpoints that somebody asks for and no keeper would send."""
+    if settings.checkpoints in (None, False):
+        return
+    has_address = bool(addresses.keeper_urls(settings.nni_manager_ip or ""))
+    if not can_send_checkpoints(platform, _settings_of_cluster(settings, found), options, has_address):
+        raise Refused(Reason("no_checkpoints", platform=platform.platform), "checkpoints")
+
+
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
     if not platform.keepers_report:
         return False
@@ -175,9 +196,8 @@ def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None) ->
     return section.settings
 
 
-def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User) -> None:
+def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User, group: Group | None) -> None:
     """Whether quotas leave room for one more experiment. In a transaction. Raises Refused."""
-    group = group_of(owner)
     if reason := why_no_experiment_more(owner, group):
         raise Refused(reason)
     if reason := why_not_so_many_gpus(owner, group, options.gpus_of_a_trial(settings.trial_gpu_number)):

@@ -1,6 +1,7 @@
 """The code of a launch: where it comes from, how much it is, and how it is kept for the trials."""
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +15,8 @@ from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_source import GitSource
 from nniweb.experiments.models import CodeArchive
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import TrialOptions
-from trainingservice.code.code_archive import code_entries
+from trainingservice.cluster_settings import CodePart, TrialOptions, part_folders
+from trainingservice.code.code_archive import CodeRefused, code_tree
 from trainingservice.errors import TrainingServiceError
 
 
@@ -30,6 +31,8 @@ class UploadedCode:
     bytes: int
     #: Where it lies unpacked while the request goes on.
     folder: Path
+    #: As ``code_tree`` has them, there too.
+    parts: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,12 @@ def code_size(platform: type[TrainingService], options: TrialOptions, settings: 
     """How much would be packed. Raises Refused over the limits."""
     if not _packs_code(platform, options, settings) or settings.trial_code_directory is None:
         return None
+    parts = options.code_parts()
     try:
-        files = [entry for entry in code_entries(settings.trial_code_directory) if not entry.is_folder]
+        files = [entry for entry in code_tree(settings.trial_code_directory, part_folders(parts))
+                 if not entry.is_folder]
     except TrainingServiceError as error:
-        raise Refused(str(error), "trialCodeDirectory") from None
+        raise Refused(str(error), _field_of(error, parts, settings)) from None
     return CodeSize(len(files), sum(entry.size for entry in files))
 
 
@@ -80,17 +85,29 @@ def keep_code(platform: type[TrainingService], options: TrialOptions, settings: 
         return code_archives.keep_archive(code.path, code.sha256, code.file_count, now)
     if not _packs_code(platform, options, settings) or settings.trial_code_directory is None:
         return None
+    parts = options.code_parts()
+    folders = part_folders(parts)
     try:
         if settings.use_annotation:
-            return _keep_annotated(settings.trial_code_directory, settings, now)
-        return code_archives.keep_folder(settings.trial_code_directory, now)
+            return _keep_annotated(settings.trial_code_directory, folders, settings, now)
+        return code_archives.keep_folder(settings.trial_code_directory, now, folders)
     except TrainingServiceError as error:
-        raise Refused(str(error), "trialCodeDirectory") from None
+        raise Refused(str(error), _field_of(error, parts, settings)) from None
 
 
-def _keep_annotated(folder: Path, settings: ExperimentSettings, now: datetime) -> CodeArchive:
+def _field_of(error: TrainingServiceError, parts: Sequence[CodePart], settings: ExperimentSettings) -> str:
+    """The field that names the folder that cannot be packed."""
+    if not parts:
+        return "trialCodeDirectory"
+    name = error.part if isinstance(error, CodeRefused) else ""
+    place = next((part.place for part in parts if part.name == name), parts[0].place)
+    return ".".join(map(str, ("trialOptions" if settings.training_service is None else "trainingService", *place)))
+
+
+def _keep_annotated(folder: Path, parts: Mapping[str, Path], settings: ExperimentSettings, now: datetime
+                    ) -> CodeArchive:
     try:
-        archive, found = code_archives.keep_annotated_folder(folder, now)
+        archive, found = code_archives.keep_annotated_folder(folder, now, parts)
     except AnnotationsInvalid as invalid:
         raise Refused.for_fields([("useAnnotation", str(problem)) for problem in invalid.problems]) from None
     if found.search_space != settings.search_space:

@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.access.visibility import VisibleTo, default_visibility
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
@@ -19,6 +20,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
 from nniweb.experiments.launch.command_file import command_findings
 from nniweb.experiments.launch.launch_checks import (
+    check_checkpoints,
     check_files_to_keep,
     check_git_access,
     check_own_algorithms,
@@ -27,7 +29,6 @@ from nniweb.experiments.launch.launch_checks import (
     check_that_workers_know,
     check_way_for_code,
     check_way_home,
-    group_of,
     may_use,
     why_not_here,
 )
@@ -48,7 +49,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.replicates import stored_replicates
 from nniweb.experiments.secrets.sealing import seal
 from trainingservice.base import RehearsalFinding, TrainingService
-from trainingservice.cluster_settings import TrialOptions, without_secrets
+from trainingservice.cluster_settings import TrialOptions, part_folders, without_secrets
 from trainingservice.platforms import load_platform
 
 
@@ -61,6 +62,7 @@ class CheckedLaunch:
     cluster: Cluster
     section: PlatformSection | None
     options: TrialOptions
+    visible_to: VisibleTo
     #: Of the quick rehearsal; good ones too.
     findings: list[RehearsalFinding]
     #: None where no code is packed: then trials run in the folder itself.
@@ -85,8 +87,11 @@ class CheckedLaunch:
         return self.cluster.pk is None
 
 
-def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) -> CheckedLaunch:
+def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, visible_to: VisibleTo | None = None
+          ) -> CheckedLaunch:
     """Everything that a launch checks, a quick rehearsal included; creates nothing. Raises Refused.
+
+    ``visible_to``: None is the default, ``default_visibility``.
 
     A platform that is merely away does not refuse: the experiment would wait and say so.
     """
@@ -97,14 +102,16 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     check_that_workers_know(name)
     options = options_of(settings, platform)
     may_use(platform, options, owner)
+    visible_to = visible_to or default_visibility(owner)
     with transaction.atomic():
-        check_quotas(options, settings, owner)
+        check_quotas(options, settings, owner, visible_to.group)
     check_own_algorithms(settings, owner)
     check_that_workers_import(settings)
     earlier = take_results(settings, owner)
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
     check_files_to_keep(platform, settings)
+    check_checkpoints(platform, settings, found, options)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
@@ -114,11 +121,11 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None) ->
     findings = rehearse_cluster(cluster, section, options, settings, folder)
     # without code of its own a trial elsewhere may find its files in an image, or on its machine
     if not isinstance(code, GitCode) and (folder is not None or platform.shares_code_folder):
-        findings = [*findings, *command_findings(settings.trial_command, folder)]
+        findings = [*findings, *_command_findings(settings, options, code, folder)]
     check_git_access(code, owner)
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else code_size(platform, options, settings)
-    return CheckedLaunch(platform, cluster, section, options, findings, size,
+    return CheckedLaunch(platform, cluster, section, options, visible_to, findings, size,
                          str(code.source) if isinstance(code, GitCode) else None, earlier)
 
 
@@ -127,6 +134,19 @@ def _code_folder(settings: ExperimentSettings, code: BroughtCode | None) -> Path
     if code is None:
         return settings.trial_code_directory
     return code.folder if isinstance(code, UploadedCode) else None
+
+
+def _command_findings(settings: ExperimentSettings, options: TrialOptions, code: BroughtCode | None,
+                      folder: Path | None) -> list[RehearsalFinding]:
+    """Whether the files that the commands run are there, each in the folder of the role whose command it is."""
+    parts = options.code_parts()
+    if not parts:
+        return command_findings(settings.trial_command, folder)
+    folders = code.parts if isinstance(code, UploadedCode) else part_folders(parts)
+    return [replace(finding, message=f"Role {part.name}: {finding.message}")
+            for part in parts for command in dict.fromkeys(part.commands)
+            for finding in command_findings(command or settings.trial_command, folders[part.name],
+                                            "the role's command" if command else "trialCommand")]
 
 
 def launched_before(owner: User, key: str) -> Experiment | None:
@@ -138,21 +158,24 @@ def _launch_key(owner: User, key: str) -> str:
     return f"{owner.pk}:{key}"
 
 
-def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, *, key: str = "") -> Experiment:
+def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, visible_to: VisibleTo | None = None, *,
+           key: str = "") -> Experiment:
     """Create the experiment where ``check`` finds nothing against it. Raises Refused; then nothing was created.
 
+    ``visible_to``: None is the default, ``default_visibility``.
     ``key``: at most one is created with it; where it is there already, that one is returned (``launched_before`` tells
     sooner).
     """
-    checked = check(parsed, owner, code)
+    checked = check(parsed, owner, code, visible_to)
     archive = keep_code(checked.platform, checked.options, parsed.settings, code)
     try:
         with transaction.atomic():
-            check_quotas(checked.options, parsed.settings, owner)  # again: somebody may have launched since
+            # again: somebody may have launched since
+            check_quotas(checked.options, parsed.settings, owner, checked.visible_to.group)
             cluster = stored_cluster(checked.cluster, checked.section, owner)
             tell_of_unreachable(cluster, checked.findings)
             experiment = _create(replace(parsed, notes=[*parsed.notes, *checked.notes, *checked.warnings]), owner,
-                                 cluster, checked.options, code, archive, key)
+                                 cluster, checked, code, archive, key)
             keep(experiment, checked.earlier, owner)
             return experiment
     except IntegrityError:
@@ -171,7 +194,7 @@ def create_stopped(parsed: ParsedConfig, owner: User, *, check_first: bool, **fi
     archive = keep_code(checked.platform, checked.options, parsed.settings, None) if check_first else None
     with transaction.atomic():
         cluster = stored_cluster(checked.cluster, checked.section, owner)
-        experiment = _create(parsed, owner, cluster, checked.options, None, archive)
+        experiment = _create(parsed, owner, cluster, checked, None, archive)
         keep(experiment, checked.earlier, owner)
         Experiment.objects.filter(pk=experiment.pk).update(**fields)
     experiment.refresh_from_db()
@@ -202,22 +225,24 @@ def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
     platform = load_platform(section.platform)
     options = options_of(settings, platform)
     may_use(platform, options, owner)
-    return CheckedLaunch(platform, cluster_of_section(section, owner), section, options, [], None)
+    return CheckedLaunch(platform, cluster_of_section(section, owner), section, options, default_visibility(owner), [],
+                         None)
 
 
-def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
+def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, checked: CheckedLaunch, code: BroughtCode | None,
             archive: CodeArchive | None, key: str = "") -> Experiment:
     settings = parsed.settings
     now = timezone.now()
     experiment = Experiment.objects.create(
-        **_fields_of(parsed, cluster, options, code, archive), owner=owner, group=group_of(owner),
+        **_fields_of(parsed, cluster, checked.options, code, archive), owner=owner, group=checked.visible_to.group,
         launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
     tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
         experiment.tuner = tuner
     ExperimentEvent.objects.create(experiment=experiment, at=now, kind="launched", actor=owner)
-    audit.record("experiment.launch", experiment, owner, cluster=cluster.name)
+    group = checked.visible_to.group
+    audit.record("experiment.launch", experiment, owner, cluster=cluster.name, group=group.name if group else None)
     next_revision(experiment.pk)
     return experiment
 
@@ -263,8 +288,3 @@ def _folder_of_trials(settings: ExperimentSettings, code: BroughtCode | None) ->
 def _algorithm(settings: AlgorithmSettings) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude_none=True)
 
-
-# --- the cluster ---------------------------------------------------------------------------
-
-
-# --- checks --------------------------------------------------------------------------------

@@ -55,10 +55,11 @@ def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[di
     trials = Trial.objects.filter(experiment=experiment, revision__lte=up_to_revision, intermediate_count__gt=0)
     for pk, public_id, asked, status in trials.order_by("sequence_id").values_list(
             "pk", "public_id", "ask_number", "status").iterator():
-        for sequence, number, value, given in Metric.objects.filter(
+        for first, sequence, number, value, given in Metric.objects.filter(
                 attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by(
-                "attempt", "n").values_list("sequence", "number", "value", "parameter_id"):
+                "attempt", "n").values_list("attempt__first_sequence", "sequence", "number", "value", "parameter_id"):
             yield {"event": "intermediate", **intermediate_report(
-                experiment, public_id, number_of_set(experiment, asked, given), sequence, number, str(value))}
+                experiment, public_id, number_of_set(experiment, asked, given), (first or 0) + sequence, number,
+                str(value))}
         if TrialJobStatus(status).is_end:
             yield {"event": "trial_end", "trial": public_id, "succeeded": status == TrialJobStatus.SUCCEEDED}

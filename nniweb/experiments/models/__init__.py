@@ -3,6 +3,7 @@
 from .account import ApiToken, SignInLink, SingleSignOnIdentity, User
 from .audit import AuditEntry
 from .change import ExperimentChange
+from .checkpoint import Checkpoint, CheckpointChunk, CheckpointChunkUse
 from .cluster import Cluster, ClusterMetadata, Machine
 from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
@@ -14,15 +15,15 @@ from .other_metric import MetricName, MetricNumber
 from .proposal import Proposal
 from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
-from .session import Session
-from .sign_in_attempt import SignInAttempt
+from .session import Session, SignInAttempt
 from .tensorboard import TensorBoard, TensorBoardTicket
 from .trial import Attempt, Trial, TrialEvent, TrialParameters
 from .trial_note import TrialNote
 from .worker import Worker
 
 __all__ = [
-    "ApiToken", "Attempt", "AuditEntry", "Cluster", "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
+    "ApiToken", "Attempt", "AuditEntry", "Checkpoint", "CheckpointChunk", "CheckpointChunkUse", "Cluster",
+    "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine",
     "Metric", "MetricName", "MetricNumber", "NotificationDelivery", "NotificationRule", "Proposal", "Quota",
     "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",

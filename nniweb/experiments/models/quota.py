@@ -20,6 +20,8 @@ class Quota(models.Model):
         "GPUs at a time", null=True, blank=True, help_text="That its trials ask for. Empty: no limit.")
     max_experiments = models.PositiveIntegerField(
         "experiments at a time", null=True, blank=True, help_text="That have not ended. Empty: no limit.")
+    max_checkpoint_gb = models.PositiveIntegerField(
+        "GB of checkpoints", null=True, blank=True, help_text="That the server keeps of their trials. Empty: no limit.")
 
     class Meta:
         constraints = [

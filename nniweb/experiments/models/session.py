@@ -1,4 +1,7 @@
-"""Who is signed in. A thief of the database, or of a copy of it, is not: rows have digests of what browsers send."""
+"""Who is signed in, and passwords that are being tried, or were tried without success a short time ago.
+
+A thief of the database, or of a copy of it, is not signed in: rows have digests of what browsers send.
+"""
 
 from importlib import import_module
 from typing import cast
@@ -17,3 +20,17 @@ class Session(AbstractBaseSession):
     def get_session_store_class(cls) -> type:
         # named by the settings: the store reads these rows, so it cannot be imported here
         return cast(type, import_module(settings.SESSION_ENGINE).SessionStore)
+
+
+class SignInAttempt(models.Model):
+    """One try. The row is written before the password is looked at, and goes when it was the right one.
+
+    One whose process ended in between stays, and counts as a failure. Rows live as long as failures count.
+    """
+
+    #: Stands for the name that was typed (``sign_in_attempts``).
+    mark = models.CharField(max_length=32, db_index=True)
+    address = models.CharField(max_length=45, db_index=True)
+    at = models.DateTimeField(db_index=True)
+    #: False while the password is being looked at.
+    failed = models.BooleanField(default=False)

@@ -236,6 +236,11 @@ class Attempt(models.Model):
     #: When it was done the last time, and why the platform could not be asked then: {"message", "reason"}, or None.
     refreshed_at = models.DateTimeField(null=True)
     refresh_problem = models.JSONField(null=True)
+    #: The checkpoint that was put back in place before its command started; None: it began from the beginning.
+    resumed_from = models.ForeignKey("experiments.Checkpoint", models.SET_NULL, null=True, related_name="resumed",
+                                     editable=False, db_index=False)
+    #: Where its first intermediate result stands in the joined curve of the trial; None: at 0.
+    first_sequence = models.BigIntegerField(null=True, editable=False)
     #: Latest readings of CPU, memory and GPUs.
     resources = models.JSONField(null=True)
     created_at = models.DateTimeField()
@@ -257,6 +262,7 @@ class Attempt(models.Model):
             models.Index(fields=["machine_identity"], name="attempts_holding_gpus",
                          condition=Q(stage__in=["submitting", "submitted"], gpu_indices__isnull=False)),
             models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
+            models.Index(fields=["resumed_from"], name="attempts_resumed", condition=Q(resumed_from__isnull=False)),
         ]
 
     def __str__(self) -> str:

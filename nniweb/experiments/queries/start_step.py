@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nniweb.experiments.charts.intermediate_series import Series, whole_curves
+from nniweb.experiments.checkpoints.joined_attempts import IS_RESUMED
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.tuning.assessors.start_step import judge_start_step
 from nniweb.tuning.class_args import MedianstopArgs
@@ -40,7 +41,7 @@ def start_step_advice(experiment: Experiment) -> StartStepAdvice | None:
     args = MedianstopArgs.model_validate(assessor.get("class_args") or {})
     trials = Trial.objects.filter(experiment=experiment, status=TrialJobStatus.SUCCEEDED.value,
                                   final_number__isnull=False, intermediate_count__gt=0)
-    newest = list(trials.order_by("-sequence_id")[:MOST_CURVES])
+    newest = list(trials.annotate(is_resumed=IS_RESUMED).order_by("-sequence_id")[:MOST_CURVES])
     longest = max((trial.intermediate_count for trial in newest), default=1)
     seen = [one for one in whole_curves(newest[:MOST_VALUES // longest]) if one.steps[:1] == [0]]
     if len(seen) < FEWEST_CURVES:

@@ -22,6 +22,7 @@ from django.db.models.functions import Length
 from nniweb.experiments.launch.checkpoint_folders import checkpoint_folder
 from nniweb.experiments.models import (
     Attempt,
+    CheckpointChunk,
     DiskUsage,
     Experiment,
     ExperimentEvent,
@@ -54,8 +55,8 @@ ENTRIES = 500
 
 #: Part of the data folder -> folders in it. What is in none of them is "other"; files that lie in the folder itself
 #: are "database", which they are but for a few.
-PARTS = {"code": ("files/code", "cache", "fetches"), "kept files": ("files/trials",), "checkpoints": ("checkpoints",),
-         "trial folders": ("clusters",)}
+PARTS = {"code": ("files/code", "cache", "fetches"), "kept files": ("files/trials",),
+         "checkpoints": ("checkpoints", "files/checkpoints"), "trial folders": ("clusters",)}
 DATABASE, OTHER = "database", "other"
 
 
@@ -91,7 +92,8 @@ def measure(experiment: Experiment, now: datetime, rest: Callable[[float], objec
     sizes = {
         "rows_bytes": sum(_bytes(model, one) for model, one in sums.items() if model is not TrialOutput),
         "output_bytes": _bytes(TrialOutput, output), "files_bytes": files,
-        "checkpoints_bytes": folder_size(checkpoint_folder(experiment), rest)[0],
+        "checkpoints_bytes": folder_size(checkpoint_folder(experiment), rest)[0] + (
+            CheckpointChunk.objects.filter(experiment=experiment).aggregate(size=Sum("size"))["size"] or 0),
         "code_bytes": experiment.code.size if experiment.code is not None else 0}
     DiskUsage.objects.update_or_create(experiment=experiment, defaults={
         **sizes, "total_bytes": sum(sizes.values()), "measured_at": now, "trials": sums.get(Trial, _Sum()).count,

@@ -24,6 +24,7 @@ from nniweb.client.words import (
     outcome_words,
     progress_line,
     readable_seconds,
+    rerun_line,
     trials_table,
 )
 from nniweb.documents.experiments import NOT_IN_LISTS, NewLimitsSerializer, document, summaries
@@ -125,6 +126,21 @@ class Command(AskedHere):
         except Refused as refused:
             raise CommandError(str(refused)) from None
         self.stdout.write(f"Change {options['number']} of {experiment} was undone.")
+
+    def _rerun(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        trial = Trial.objects.filter(experiment=experiment, sequence_id=options["number"]).first()
+        if trial is None:
+            raise CommandError(f"{experiment} has no trial {options['number']}.")
+        changed = dict(options["changed"] or ())
+        old = trial.parameter_sets.filter(index=trial.result_index).first()
+        try:
+            again = intents.rerun_trial(trial, None, {**((old.value if old else None) or {}), **changed}
+                                        if changed else None)
+        except Refused as refused:
+            raise CommandError(str(refused)) from None
+        self.stdout.write(rerun_line(trial.sequence_id, {"sequence_id": again.sequence_id, "id": again.public_id}))
+        if not worker_is_alive():
+            self.stderr.write(f"No worker is alive, so the command waits. {HOW_TO_START}")
 
     def _trials(self, experiment: Experiment, options: dict[str, Any]) -> None:
         wanted = {"filter": options["filter"]} if options["filter"] else {}

@@ -9,7 +9,8 @@ from django.db.models import Q
 
 from nniweb.api.experiments.launch_request import from_form
 from nniweb.client.arguments import LAUNCH_HELP, add_launch_arguments
-from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.client.words import visibility_line
+from nniweb.experiments.access.visibility import default_visibility, visible_clusters, visible_to_group
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.metadata import defaults_among
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
@@ -39,9 +40,11 @@ class Command(AskedHere):
     def handle(self, *args: Any, **options: Any) -> None:
         require_own_database(options, "cluster", "code")
         require_served_before()
-        experiment = self._launch(options["config"], experiment_owner(options["user"]), git_fields(options))
+        experiment = self._launch(options["config"], experiment_owner(options["user"]), git_fields(options),
+                                  options["group"])
         self.stdout.write(f"Launched {shown(experiment.name)}, id {experiment.public_id}")
         self.stdout.write(addresses.experiment_page(experiment.public_id))
+        self.stdout.write(visibility_line({"group": experiment.group.name if experiment.group else None}))
         for note in experiment.notes:
             self.stdout.write(f"Note: {note}")
         if not worker_is_alive():
@@ -51,17 +54,19 @@ class Command(AskedHere):
         follow(experiment, self.stdout)
 
     @staticmethod
-    def _launch(path: Path, owner: User, git: dict[str, str]) -> Experiment:
+    def _launch(path: Path, owner: User, git: dict[str, str], group: str | None) -> Experiment:
         text = read_config_text(path)
         usable = visible_clusters(owner).filter(enabled=True)
         try:
             if git:
-                return from_form({"config": text, "shell": shell_document(), **git}, owner, launch)
+                seen_by = {} if group is None else {"group": group}
+                return from_form({"config": text, "shell": shell_document(), **git, **seen_by}, owner, launch)
+            visible_to = default_visibility(owner) if group is None else visible_to_group(owner, group)
             parsed = parse_experiment_config(
                 text, path.parent.resolve(), roots=nameable_at_a_terminal(),
                 cluster_platform=lambda name: usable.filter(name=name).values_list("platform", flat=True).first(),
                 why_not_here=partial(why_not_here, owner), cluster_defaults=defaults_among(usable))
-            return launch(with_shell(parsed, owner, shell_variables()), owner)
+            return launch(with_shell(parsed, owner, shell_variables()), owner, visible_to=visible_to)
         except ConfigInvalid as invalid:
             raise CommandError("\n".join(f"{path}: {error}" for error in invalid.errors)) from None
         except Refused as refused:

@@ -48,6 +48,11 @@ def value_in(point: Mapping[str, Any], parts: Sequence[str]) -> Any:
     return found.get("_name", found) if isinstance(found, Mapping) else found
 
 
+def constant(node: Node) -> float | None:
+    """The number that it is whatever the names stand for; None where it names something, or is no number."""
+    return _number(_value(node, lambda _: ABSENT))
+
+
 def truth(tree: Node, lookup: Lookup) -> bool | Unknown:
     """Whether the constraint is true of what the names stand for."""
     match tree:

@@ -1,8 +1,11 @@
 """Proposals from results of earlier experiments, as long as they agree with the results of this one."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,7 +13,10 @@ from nniweb.tuning.guidance.mapped_parameters import map_parameters
 from nniweb.tuning.guidance.smooth_model import SmoothModel
 from nniweb.tuning.search_space.coordinate_table import CoordinateTable, Table
 from nniweb.tuning.search_space.space import Coordinates, Parameter, Parameters, Path, SearchSpace
-from nniweb.tuning.tuner_base.surrogate_search import SurrogateSearch, scaled
+from nniweb.tuning.tuner_base.surrogate_search import Surrogate, SurrogateSearch, scaled
+
+if TYPE_CHECKING:
+    from nniweb.tuning.guidance.joint_model import JointModel
 
 #: Results of this experiment with which they are compared, at least.
 FEWEST_COMPARED = 4
@@ -19,6 +25,8 @@ OPENING = 2
 # The largest share of proposals that follow from them.
 _LARGEST_SHARE = 0.75
 _SAMPLES = 500
+# As many more for a Gaussian process, whose predictions are worth it.
+_MORE_SAMPLES = 1500
 _MOST_RESULTS = 150
 # Points that are looked at around each of the best earlier ones.
 _NEIGHBOURS = 30
@@ -60,10 +68,11 @@ class _EarlierModel:
         self._model = SmoothModel()
         features = table.features(table.rows(self.coordinates)) if fitting else np.zeros((0, 1))
         self.features = features
+        self.losses = scaled(np.array([loss for _, loss in fitting])) if fitting else np.zeros(0)
         self._known = np.ptp(features, axis=0) > 0 if len(features) else np.zeros(1, dtype=bool)
         self.is_usable = len(fitting) > 2 and bool(self._known.any())
         if self.is_usable:
-            self._model.fit(features[:, self._known], scaled(np.array([loss for _, loss in fitting])), by_feature=True)
+            self._model.fit(features[:, self._known], self.losses, by_feature=True)
 
     def predict(self, features: Table) -> Table:
         """Losses with mean 0 and deviation 1, on a scale of its own."""
@@ -121,14 +130,20 @@ class EarlierSearch(SurrogateSearch):
     2016, with the bandwidth 1/2). The share is the one that Kendall's tau has less one and a half standard errors (of
     rankings without relation: Kendall, A New Measure of Rank Correlation, 1938). Three quarters of the greatest weight
     is the share of proposals that follow from them; the others are the tuner's.
+
+    A tuner whose proposals follow from a Gaussian process (``by_process`` says it of the next one) is another matter:
+    taking turns with it saves nothing, so good is it alone. With it all proposals follow from one process of the
+    results of all experiments (``joint_model``), as long as the correlation is above 0: how far earlier results are to
+    be doubted, the process learns.
     """
 
-    def __init__(self, space: SearchSpace, seed: int, optimize_mode: str,
-                 earlier: Sequence[Sequence[EarlierResult]]) -> None:
-        super().__init__(space, seed, optimize_mode, surrogate=self._combined, acquisition=_lower_bound,
+    def __init__(self, space: SearchSpace, seed: int, optimize_mode: str, earlier: Sequence[Sequence[EarlierResult]],
+                 *, by_process: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(space, seed, optimize_mode, surrogate=self._model, acquisition=_lower_bound,
                          cold_start=FEWEST_COMPARED, samples=_SAMPLES, most=_MOST_RESULTS)
         self._earlier = earlier
-        self._known_at = -1
+        self._by_process = by_process
+        self._known_at = (-1, False)
         self._agreements: list[Agreement] = []
         self._learn()
 
@@ -139,12 +154,16 @@ class EarlierSearch(SurrogateSearch):
     def _learn(self) -> None:
         self._models = [_EarlierModel(self.space, self._table, results) for results in self._earlier]
         self._openings = _openings(self._models)
-        self._known_at = -1
+        self._known_at = (-1, False)
+        #: The joint model of the last proposal, and how many results it is of.
+        self._joint: tuple[int, JointModel] | None = None
 
     def wants(self, number: int) -> bool:
         """Whether proposal ``number`` is to follow from the earlier results."""
         if self.told >= FEWEST_COMPARED:
             weight = max((one.weight for one in self.agreements()), default=0.0)
+            if self._by_process():
+                return weight > 0
             return float(np.random.default_rng([self.seed, number, 1]).random()) < _LARGEST_SHARE * weight
         if number % 2 or number // 2 >= len(self._openings):
             return False
@@ -159,18 +178,19 @@ class EarlierSearch(SurrogateSearch):
 
     def agreements(self) -> list[Agreement]:
         """Of each earlier experiment with the results so far."""
-        if self._known_at != self.told:
-            self._known_at = self.told
-            self._agreements = [self._agreement(model) for model in self._models]
+        now = self.told, self._by_process()
+        if self._known_at != now:
+            self._known_at = now
+            self._agreements = [self._agreement(model, 0.0 if self._by_process() else _DOUBT) for model in self._models]
         return self._agreements
 
-    def _agreement(self, model: _EarlierModel) -> Agreement:
+    def _agreement(self, model: _EarlierModel, doubt: float) -> Agreement:
         count = min(self.told, _MOST_RESULTS)
         if count < FEWEST_COMPARED or not model.is_usable:
             return Agreement(count, None, 0.0)
         correlation = self._correlation(model)
         error = math.sqrt(2 * (2 * count + 5) / (9 * count * (count - 1)))  # of unrelated rankings
-        at_least = max(correlation - _DOUBT * error, 0.0)
+        at_least = max(correlation - doubt * error, 0.0)
         return Agreement(count, correlation, 1 - (1 - at_least) ** 2)
 
     def _correlation(self, model: _EarlierModel) -> float:
@@ -179,8 +199,19 @@ class EarlierSearch(SurrogateSearch):
             return 0.0
         return kendall(model.predict(self.features(observed)), np.array(list(observed.values())))
 
-    def _combined(self) -> _Combined:
-        return _Combined(self._models, [one.weight for one in self.agreements()])
+    def _model(self) -> Surrogate:
+        weights = [one.weight for one in self.agreements()]
+        if not self._by_process():
+            return _Combined(self._models, weights)
+        # not at the top: it needs packages that are not always installed
+        from nniweb.tuning.guidance.joint_model import JointModel
+
+        # several proposals between two results follow from the same fit
+        told, before = self._joint or (-1, None)
+        model = JointModel([model for model, weight in zip(self._models, weights, strict=True) if weight],
+                           before.parameters if before is not None and told == self.told else None)
+        self._joint = self.told, model
+        return model
 
     def _opening(self, place: int, rng: np.random.Generator) -> Iterator[Parameters]:
         for coordinates in self._openings[place:]:
@@ -200,7 +231,8 @@ class EarlierSearch(SurrogateSearch):
         """Those around the best results of this experiment, and around the best earlier ones."""
         best = self._table.rows(self.space.coordinates(self._filled(one, rng)) for one in self._openings)
         around = [self._table.near(row, _NEIGHBOURS, rng) for row in best]
-        return np.vstack([super().candidates(rng), best, *around])
+        more = self._table.random(_MORE_SAMPLES if self._by_process() else 0, rng)
+        return np.vstack([super().candidates(rng), best, *around, more])
 
 
 def _lower_bound(means: Table, deviations: Table, _best: float) -> Table:

@@ -224,8 +224,8 @@ def _guided(tuner: Tuner, spec: Message) -> Tuner:
         return tuner
     sign = -1.0 if spec["optimize_mode"] == "maximize" else 1.0
     earlier = EarlierSearch(tuner.space, tuner.seed, spec["optimize_mode"], [
-        [EarlierResult(parameters, sign * value) for parameters, value in of_one] for of_one in results]) \
-        if results else None
+        [EarlierResult(parameters, sign * value) for parameters, value in of_one] for of_one in results],
+        by_process=tuner.is_gaussian_process) if results else None
     return GuidedTuner(tuner, points, earlier, is_list=algorithm.takes_a_list)
 
 

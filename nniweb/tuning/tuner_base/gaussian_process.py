@@ -34,7 +34,7 @@ class GaussianProcess:
 
     def fit(self, features: Table, losses: Table, seed: int) -> float:
         if self._alpha is None:
-            return self._fit_with_noise(features, _normalized(losses), seed)
+            return self._fit_with_noise(features, normalized(losses), seed)
         self._regressor = GaussianProcessRegressor(self._kernel(0.5), alpha=self._alpha, n_restarts_optimizer=1,
                                                    random_state=seed)
         _fit(self._regressor, features, losses)
@@ -87,7 +87,7 @@ def _in_few_steps(negative_likelihood: Callable[[Table], tuple[float, Table]], s
     return found.x, found.fun
 
 
-def _normalized(losses: Table) -> Table:
+def normalized(losses: Table) -> Table:
     """With mean 0 and deviation 1, in the same order. The losses themselves where that cannot be computed."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

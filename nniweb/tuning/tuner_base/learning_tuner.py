@@ -119,6 +119,10 @@ class LearningTuner(RememberingTuner):
                 losses[place] = loss
         return dict(sorted(losses.items()))
 
+    @property
+    def running_count(self) -> int:
+        return len(self._running)
+
     def running(self, most: int) -> list[int]:
         """Places of the newest running trials, in the order of proposal."""
         return sorted(self._running)[-most:]

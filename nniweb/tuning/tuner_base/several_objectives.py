@@ -59,6 +59,10 @@ class ObjectivesTuner(RememberingTuner):
         self._trials = OptunaTrials(space, **self.attributes)
 
     @property
+    def running_count(self) -> int:
+        return sum(record.is_running for record in self.records)
+
+    @property
     @abstractmethod
     def can_model(self) -> bool:
         """Whether there is enough to go by; random points until then."""

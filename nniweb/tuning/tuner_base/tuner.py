@@ -80,6 +80,10 @@ class Tuner(ABC):
         """
         return None
 
+    def is_gaussian_process(self) -> bool:
+        """Whether its next proposal follows from a Gaussian process of the results."""
+        return False
+
     def allow_repeats(self) -> None:
         """Called first in a multi-phase experiment: a running trial that asks for one more parameter set is given one
         that was tried before rather than none, as by the tuners of NNI 1. Lists and grids end all the same.

@@ -29,18 +29,24 @@ class Auto(Tuner):
         self._rule = rule
         self._members = dict(members)
         self._one = next(iter(self._members.values()))
-        self._running: set[int] = set()
         self._chosen: Choice | None = None
 
     def propose(self, number: int) -> Parameters:
-        self._chosen = self._rule.choice(self._one.told, len(self._running))
-        return self._members[self._chosen.tuner].propose(number)
+        return self._choose().propose(number)
+
+    def is_gaussian_process(self) -> bool:
+        return self._choose().is_gaussian_process()
+
+    def _choose(self) -> Member:
+        self._chosen = self._rule.choice(self._one.told, self._one.running_count)
+        return self._members[self._chosen.tuner]
 
     def chosen(self) -> dict[str, Any] | None:
+        if self._chosen is None:  # earlier results have led so far
+            self._choose()
         return None if self._chosen is None else self._chosen.document()
 
     def note_asked(self, number: int, parameters: Parameters) -> None:
-        self._running.add(number)
         for member in self._members.values():
             member.note_asked(number, parameters)
 
@@ -50,7 +56,6 @@ class Auto(Tuner):
                          "violation": violation})
 
     def tell_event(self, event: Mapping[str, Any]) -> None:
-        self._running.discard(event["number"])
         for member in self._members.values():
             member.tell_event(event)
 

@@ -28,8 +28,15 @@ def _model(args: GpArgs) -> Surrogate:
     return GaussianProcess(args.nu, args.alpha)
 
 
-def build(space: SearchSpace, seed: int, optimize_mode: str, args: GpArgs) -> SurrogateSearch:
-    return SurrogateSearch(
+class GaussianProcessSearch(SurrogateSearch):
+    """The tuner GP."""
+
+    def is_gaussian_process(self) -> bool:
+        return True
+
+
+def build(space: SearchSpace, seed: int, optimize_mode: str, args: GpArgs) -> GaussianProcessSearch:
+    return GaussianProcessSearch(
         space,
         seed,
         optimize_mode,

@@ -13,6 +13,7 @@ from nniweb.experiments.ingest.one_report import TOKEN_GRACE
 from nniweb.experiments.launch.checkpoint_folders import has_checkpoints, remove_checkpoints
 from nniweb.experiments.models import Attempt, CodeArchive, Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
+from nniweb.experiments.retention.checkpoint_removal import let_go_of_checkpoints, remove_unused
 from nniweb.experiments.retention.policy import OF_TRIALS, days_kept, in_days
 from nniweb.experiments.retention.removal import Pace, Removed, remove_of_trials
 
@@ -41,6 +42,8 @@ class Retention:
                 if not is_done:
                     return False
                 self._say(experiment, kind, kept, now)
+        if not remove_unused(experiment, now, self._pace, is_over):
+            return False
         if days["files"] is not None or experiment.checkpoints_removed_at is not None:
             _checkpoints(experiment, now, days["files"])
         if experiment.code_id is not None and _is_due(experiment, now, days["code"]):
@@ -61,6 +64,8 @@ class Retention:
                 return True
             if is_over():
                 return False
+            if kind == "files":
+                let_go_of_checkpoints(trials, now)
             removed = remove_of_trials(kind, trials, now, self._pace, is_over)
             key = (experiment.pk, kind)
             self._so_far[key] = self._so_far.get(key, Removed()) + removed

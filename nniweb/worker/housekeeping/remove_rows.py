@@ -27,6 +27,7 @@ from nniweb.experiments.models import (
     TrialParameters,
     TunerEvent,
 )
+from nniweb.experiments.retention.checkpoint_removal import remove_checkpoints_of
 from nniweb.experiments.retention.removal import MOST_BYTES, Pace, remove_file, remove_rows
 from trialkeeper import contract
 
@@ -42,6 +43,8 @@ _OF_EXPERIMENTS: tuple[type[Model], ...] = (TunerEvent, LogLine, ExperimentEvent
 
 def remove_rows_of(experiment: Experiment, now: datetime, pace: Pace, is_over: Callable[[], bool]) -> bool:
     """Remove what there is; False where ``is_over`` came first. True: all is gone, and ``rows_removed_at`` says so."""
+    if not remove_checkpoints_of(experiment, pace, is_over):
+        return False
     while trials := list(Trial.objects.filter(experiment=experiment).order_by("sequence_id")
                          .values_list("pk", flat=True)[:TRIALS_AT_ONCE]):
         if not _remove_trials(trials, pace, is_over):

@@ -18,6 +18,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from nniweb.experiments.models import Cluster, DiskUsage, Experiment, FolderUsage
+from nniweb.experiments.retention.checkpoint_removal import remove_old_checkpoints
 from nniweb.experiments.retention.disk_usage import DATABASE, measure, measure_data_folder
 from nniweb.experiments.retention.removal import Pace
 from nniweb.experiments.sql.selected_rows import is_any
@@ -75,7 +76,7 @@ class Upkeep:
         if not self._has_begun:
             self.look_at_all_again()
             self._has_begun = True
-        if self.look():
+        if self.remove_old_checkpoints() or self.look():
             return 0.02
         if time.monotonic() >= self._next_walk:
             self._next_walk = time.monotonic() + WALK_SECONDS
@@ -90,6 +91,11 @@ class Upkeep:
             with self.pace.measured():
                 Experiment.objects.filter(pk__in=keys[start: start + 500], look_after_at__gt=now + timedelta(minutes=1)
                                           ).update(look_after_at=now)
+
+    def remove_old_checkpoints(self) -> bool:
+        """At once, and not an hour later: trials may save a gigabyte each minute. Whether there were any."""
+        deadline = self._monotonic() + TURN_SECONDS
+        return remove_old_checkpoints(self.pace, lambda: self._stopping.is_set() or self._monotonic() >= deadline)
 
     def look(self) -> bool:
         """Work on one experiment that is due; False where none is."""

@@ -15,6 +15,7 @@ from nniweb.experiments.config.search_space.annotated_space import check_space, 
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.git_fetch import FetchedCode, FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.launch.git_source import GitSource
+from nniweb.experiments.launch.stored_options import code_parts_of
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import CodeArchive, Experiment, ExperimentEvent
@@ -85,10 +86,11 @@ def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: t
 
 def _keep(work: ClusterWork, experiment: Experiment, fetched: FetchedCode) -> tuple[CodeArchive, RewrittenFiles | None]:
     """The archive, and what its annotations say where they count. Raises FetchFailed, AnnotationsInvalid."""
+    parts = _folders_of_roles(experiment, fetched)
     try:
         if not experiment.config.get("useAnnotation"):
-            return code_archives.keep_folder(fetched.folder, work.now()), None
-        archive, found = code_archives.keep_annotated_folder(fetched.folder, work.now())
+            return code_archives.keep_folder(fetched.folder, work.now(), parts), None
+        archive, found = code_archives.keep_annotated_folder(fetched.folder, work.now(), parts)
         check_space(found, experiment.has_own_tuner)
         if not experiment.has_own_tuner:
             check_space_for(found, experiment.tuner["name"])
@@ -96,6 +98,18 @@ def _keep(work: ClusterWork, experiment: Experiment, fetched: FetchedCode) -> tu
         return archive, found
     except TrainingServiceError as error:
         raise FetchFailed(str(error).replace(f"{fetched.folder}/", "").replace(f" {fetched.folder}", "")) from None
+
+
+def _folders_of_roles(experiment: Experiment, fetched: FetchedCode) -> dict[str, Path]:
+    """As ``code_tree`` has them. Raises FetchFailed where the repository does not have one."""
+    top = fetched.folder.resolve()
+    found = {}
+    for part in code_parts_of(experiment):
+        found[part.name] = folder = (top / part.folder).resolve()
+        if not folder.is_relative_to(top) or not folder.is_dir():
+            raise FetchFailed(f"The repository has no folder {part.folder}, which "
+                              f"{'.'.join(map(str, part.place))} names.")
+    return found
 
 
 def _check_constraints(experiment: Experiment, found: RewrittenFiles) -> None:

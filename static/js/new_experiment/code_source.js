@@ -149,6 +149,24 @@ async function takeDropped(event) {
   }
 }
 
+/**
+ * Take a folder that was dropped beside the field: it can only be the code. False where it is none.
+ * @param {DragEvent} event
+ */
+export function takeDroppedFolder(event) {
+  if (!event.dataTransfer?.items[0]?.webkitGetAsEntry()?.isDirectory) return false;
+  chooseWay("computer");
+  take(event);
+  return true;
+}
+
+/** @param {DragEvent} event */
+function take(event) {
+  takeDropped(event).catch(() => {
+    chosen.textContent = "The dropped item cannot be read. Choose the folder or archive instead.";
+  });
+}
+
 function archiveChosen() {
   clearOffers();
   files = null;
@@ -178,9 +196,7 @@ export function startCode() {
   drop.addEventListener("drop", (event) => {
     event.preventDefault();
     drop.classList.remove("over");
-    takeDropped(event).catch(() => {
-      chosen.textContent = "The dropped item cannot be read. Choose the folder or archive instead.";
-    });
+    take(event);
   });
   show();
 }

@@ -1,4 +1,4 @@
-/** The page of one's account: asks before a token is removed, copies a new one. */
+/** The page of one's account: asks before a token is removed, copies a new one and the first lines with it. */
 
 import { confirmed } from "../ui/confirm.js";
 
@@ -24,10 +24,11 @@ for (const form of document.querySelectorAll("form[data-ask]")) {
 for (const button of document.querySelectorAll("button[data-copy]")) {
   button.addEventListener("click", async () => {
     const field = document.getElementById(/** @type {HTMLElement} */ (button).dataset.copy ?? "");
-    if (!(field instanceof HTMLInputElement)) return;
-    field.select();
+    if (!field) return;
+    if (field instanceof HTMLInputElement) field.select();
+    else getSelection()?.selectAllChildren(field);
     try {
-      await navigator.clipboard.writeText(field.value);
+      await navigator.clipboard.writeText(field instanceof HTMLInputElement ? field.value : field.textContent ?? "");
       button.textContent = "Copied";
     } catch {
       button.textContent = "Selected: copy it with your keys"; // no clipboard without TLS

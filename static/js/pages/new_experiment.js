@@ -4,7 +4,7 @@
  * form is sent as it is.
  */
 
-import { startCode, putCode, chooseWay, CannotPack } from "../new_experiment/code_source.js";
+import { startCode, putCode, chooseWay, takeDroppedFolder, CannotPack } from "../new_experiment/code_source.js";
 import { settled, startFields } from "../new_experiment/config_fields.js";
 import { startPlatformFields } from "../new_experiment/platform_fields.js";
 import { clearMarks, goToLine, mark, mayReplace, setText, startEditor, takeFile, text } from "../new_experiment/editor.js";
@@ -64,7 +64,7 @@ for (const kind of /** @type {const} */ (["dragover", "drop"])) {
   document.addEventListener(kind, (event) => {
     if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
-    if (kind === "drop") say("Drop an experiment file on the text, and code on the code field.");
+    if (kind === "drop" && !takeDroppedFolder(event)) say("Drop an experiment file on the text, and code on the code field.");
   });
 }
 

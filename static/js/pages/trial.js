@@ -337,12 +337,14 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
   showNext(frame.next);
   showSets(frame.trial);
   if (frame.trial.attempt > before) nextAttempt();
-  if (!frame.complete || catchingUp) {
+  // an attempt that went on from a checkpoint has a curve already
+  const isResumed = frame.events.some((/** @type {any} */ event) => event.kind === "resumed");
+  if (!frame.complete || catchingUp || isResumed) {
     catchUpOnce();
     return;
   }
   for (const metric of frame.metrics) {
-    if (metric.attempt === attempt && metric.kind === "PERIODICAL" && metric.number !== null) chart.take(metric.sequence, metric.number);
+    if (metric.attempt === attempt && metric.kind === "PERIODICAL" && metric.number !== null) chart.take(metric.joined_sequence, metric.number);
   }
   if (frame.metrics.length) chart.changed();
   for (const piece of frame.output) {
@@ -367,7 +369,7 @@ async function act(action) {
   const cancel = action === "cancel";
   const sure = await confirmed(cancel
     ? { title: "Stop this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" }
-    : { title: "Run this trial again?", text: "A new trial with the same parameters is queued. It counts towards the trial limit.", action: "Run again" });
+    : { title: "Run this trial again?", text: "A new trial with the same parameters is queued. It counts towards the trial limit. Where the limit is reached, it grows by one.", action: "Run again" });
   if (!sure) return;
   const answer = await rest("POST", `trials/${id}/actions/${action}/`);
   if (cancel) show(answer);

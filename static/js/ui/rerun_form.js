@@ -21,7 +21,7 @@ export function askForChanges(trial, searchSpace) {
   form.className = "rerun";
   form.noValidate = true;
   form.append(words("h2", `Run trial ${trial.sequence_id} with changes`), words("p", "A new trial is queued with these parameters. "
-    + "It counts towards the trial limit."));
+    + "It counts towards the trial limit. Where the limit is reached, it grows by one."));
   form.firstElementChild?.setAttribute("id", "rerun-title");
   const given = trial.parameters ?? {};
   const find = document.createElement("input");

@@ -28,7 +28,7 @@ def test_a_token_is_made_used_and_removed_and_a_first_password_chosen(server: Ru
     secret = page.get_by_label("The new token").input_value()
     own = {"headers": {"Authorization": f"Token {secret}"}, "timeout": 30, "proxies": {"http": ""}}
     assert requests.get(f"{server.url}/api/v1/account/", **own).json()["scope"] == "read"
-    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_role("button", name=re.compile("Copied|Selected"))).to_be_visible()
     page.goto("/account/")
     expect(page.get_by_text(secret)).to_have_count(0)
@@ -55,9 +55,21 @@ def test_an_experiment_is_shared_and_handed_over_on_its_page(server: RunningServ
     page = open_page(server, f"/experiments/{trials.experiment}/")
     page.get_by_role("button", name="Share…").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Shared with (view and edit)").select_option("vision")
+    dialog.get_by_label("Visible to").select_option("vision")
     dialog.get_by_label("It belongs to").select_option("cora")
     dialog.get_by_role("button", name="Save").click()
     expect(page.get_by_text("cora and the group vision")).to_be_visible()
     shown = server.get(f"experiments/{trials.experiment}/")
     assert (shown["owner"], shown["group"]) == ("cora", "vision")
+
+
+def test_a_launch_is_visible_to_whom_its_person_chose_on_the_page(server: RunningServer, open_page: Any) -> None:
+    server.post("groups/", {"name": "speech", "members": ["admin"]})
+    page = open_page(server, "/new/?template=sketch")
+    choice = page.get_by_label("Visible to")
+    expect(choice).to_have_value("speech")  # the only one, which the page says
+    expect(page.get_by_text("because it is your only group")).to_be_visible()
+    choice.select_option("only me and administrators")
+    page.get_by_role("button", name="Launch", exact=True).click()
+    page.wait_for_url(re.compile("/experiments/[a-z0-9]{12}/$"))
+    assert server.get(f"experiments/{page.url.split('/')[-2]}/")["group"] is None

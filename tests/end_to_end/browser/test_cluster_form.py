@@ -11,17 +11,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.end_to_end.browser.clicks import clicks, count_clicks
 from tests.end_to_end.browser.conftest import PATIENCE
 from tests.end_to_end.browser.test_every_page import AXE, serious_violations
 from tests.end_to_end.running_server import SCRIPTED_PLATFORMS, RunningServer
 from tests.fakes.ssh_machine import SshMachine
 
 expect.set_options(timeout=PATIENCE)
-#: Counts what a person does with the pointer: clicks, and choices from a list, which are one each.
-COUNT = """for (const kind of ["click", "change"]) addEventListener(kind, (event) => {
-    const counts = kind === "click" ? event.isTrusted && event.detail > 0 : event.target.tagName === "SELECT";
-    if (counts) sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1;
-}, true);"""
 SECRETS = ("sesame", "pw-a", "pw-b", "open please")
 
 
@@ -72,8 +68,7 @@ def open_settings(open_page: Any, server: RunningServer, made: dict[str, Any], *
 
 def test_machines_over_ssh_are_set_up_and_tested_with_six_clicks_and_no_json(server, open_page, machine) -> None:
     page = open_page(server, "/")
-    page.page.add_init_script(COUNT)
-    page.reload()
+    count_clicks(page)
     page.get_by_role("link", name="Clusters", exact=True).click()
     page.get_by_role("link", name="Add cluster").click()
     field(page, "Name").fill("lab")
@@ -86,7 +81,7 @@ def test_machines_over_ssh_are_set_up_and_tested_with_six_clicks_and_no_json(ser
     page.get_by_role("button", name="Add cluster").click()
     page.wait_for_url(re.compile(r"/clusters/[a-z0-9]{12}/$"))
     expect(page.locator("#rehearsed")).to_contain_text("An empty test trial succeeded.")
-    assert int(page.evaluate("sessionStorage.clicks")) <= 6
+    assert clicks(page) <= 6
     [made] = [each for each in server.get_all("clusters/") if each["name"] == "lab"]
     [stored] = made["settings"]["machineList"]
     assert (stored["host"], stored["port"], stored["sshKeyFile"]) == ("127.0.0.1", machine.port, str(machine.key))

@@ -8,6 +8,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
+from tests.end_to_end.browser.clicks import clicks, count_clicks
 from tests.end_to_end.running_server import RunningServer
 
 CONFIG = """\
@@ -63,3 +64,22 @@ def test_a_config_a_folder_and_a_zip_are_dropped_where_they_belong(server: Runni
     page.wait_for_url("**/experiments/*/")
     experiment = server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
     assert experiment["progress"]["trials"]["SUCCEEDED"] == 1
+
+
+def test_a_dropped_folder_with_a_config_of_its_own_is_launched_with_three_clicks(server: RunningServer, open_page: Any,
+                                                                                tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "config.yml").write_text(CONFIG)
+    (folder / "trial.py").write_text("import nni\nnni.report_final_result(nni.get_next_parameter()['x'])\n")
+    page = open_page(server, "/")
+    count_clicks(page)
+    page.get_by_role("link", name="New experiment", exact=True).first.click()
+    expect(page.get_by_label("a folder on the server")).to_be_checked()
+    drop(page, "h1", folder)  # anywhere on the page: a folder can only be the code
+    page.get_by_role("button", name="Use it: config.yml").click()
+    page.get_by_role("button", name="Launch", exact=True).click()
+    page.wait_for_url("**/experiments/*/")
+    assert clicks(page) == 3
+    experiment = server.wait_for_experiment(page.url.rstrip("/").rpartition("/")[2])
+    assert (experiment["name"], experiment["progress"]["trials"]["SUCCEEDED"]) == ("dropped", 1)

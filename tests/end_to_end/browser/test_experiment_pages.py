@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.end_to_end.browser.clicks import clicks, count_clicks
 from tests.end_to_end.browser.led_trials import LedTrials
 from tests.end_to_end.browser.menus import in_menu
 from tests.end_to_end.browser.shown_charts import wait_for_chart
@@ -34,8 +35,10 @@ def test_an_empty_list_offers_the_example_and_one_click_launches_it(make_server:
     expect(page.get_by_text("No experiment was launched yet.")).to_be_visible()
     onlooker = open_page(server, "/")
     expect(onlooker.locator("#live")).to_have_text("● live")
+    count_clicks(page)
     page.get_by_role("button", name="Launch the example").click()
     page.wait_for_url("**/experiments/*/")
+    assert clicks(page) == 1
     expect(page.locator("h1")).not_to_be_empty()
     expect(page.locator("[data-cell=running]")).not_to_have_text("0")
     expect(onlooker.locator("#experiments tr[data-id]")).to_have_count(1)

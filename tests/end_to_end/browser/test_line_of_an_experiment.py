@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nniweb.dashboard.experiment_tabs.head import TABS
+from tests.end_to_end.browser.clicks import clicks, count_clicks
 from tests.end_to_end.browser.led_trials import LedTrials
 from tests.end_to_end.browser.menus import in_menu
 from tests.end_to_end.browser.shown_charts import wait_for_chart
@@ -165,3 +166,16 @@ def test_the_chart_is_zoomed_keeps_its_part_and_says_the_parameters_of_a_point(s
     assert now["dataZoom"][0]["start"] == pytest.approx(part["dataZoom"][0]["start"])
     whole.click()
     expect(whole).to_be_hidden()
+
+
+def test_three_trials_are_compared_with_four_clicks(server: RunningServer, open_page: Any, simulated: SimulatedTrials
+                                                    ) -> None:
+    page = open_page(server, f"/experiments/{simulated.experiment}/trials/")
+    expect(page.locator("#live")).to_have_text("● live")
+    count_clicks(page)
+    expect(page.locator("#live")).to_have_text("● live")
+    for number in (1, 3, 5):
+        page.get_by_label(f"Select trial {59 - number}", exact=True).check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("#compare-table thead th")).to_have_count(3)
+    assert clicks(page) == 4

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.end_to_end.browser.clicks import clicks, count_clicks
 from tests.end_to_end.browser.led_trials import LedTrials
 from tests.end_to_end.running_server import RunningServer, free_port
 
@@ -50,6 +51,25 @@ def test_an_experiment_at_its_limit_offers_more_trials_and_runs_them(server: Run
     trials.tell(1, "final 0.25", "end")
     trials.tell(2, "final 0.75", "end")
     server.wait_for_experiment(trials.experiment)
+
+
+def test_the_best_trial_runs_again_with_a_change_after_the_end_with_four_clicks(server: RunningServer, open_page: Any,
+                                                                              tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "final 0.5", "end")
+    server.wait_for_experiment(trials.experiment)
+    page = open_page(server, "/")
+    count_clicks(page)
+    page.locator(f"tr[data-id='{trials.experiment}'] [data-cell=name]").click()
+    page.locator("#head [data-cell=best]").click()
+    page.get_by_role("button", name="Run with changes…").click()
+    page.get_by_role("dialog").locator("input[name=x]").fill("0.125")  # it has the focus
+    page.get_by_role("button", name="Run it").click()
+    expect(page.get_by_role("heading", name="Trial 1")).to_be_visible()
+    assert clicks(page) == 4
+    trials.tell(1, "final 0.25", "end")
+    ended = server.wait_for_experiment(trials.experiment)
+    assert (ended["status"], ended["max_trial_number"], ended["progress"]["total"]) == ("DONE", 2, 2)
 
 
 def test_digits_separate_what_is_ranked(server: RunningServer, open_page: Any, tmp_path: Path) -> None:

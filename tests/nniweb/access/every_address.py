@@ -34,7 +34,8 @@ def of_django() -> Iterator[Call]:
 
 def of_keepers() -> Iterator[Call]:
     for method, pattern, _ in KEEPER_ROUTES:
-        names = iter(("<job>" if "trials" in pattern.pattern else "<experiment_id>", "<name>"))
+        names = iter(("<job>" if "trials" in pattern.pattern else "<experiment_id>",
+                      "<sha256>" if "{64}" in pattern.pattern else "<name>"))
         yield Call(method, contract.URL_PREFIX + re.sub(r"\([^)]*\)", lambda _, names=names: next(names),
                                                         pattern.pattern))
 

@@ -14,6 +14,7 @@ from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import (
     ApiToken,
     Attempt,
+    Checkpoint,
     Experiment,
     NotificationDelivery,
     NotificationRule,
@@ -93,7 +94,11 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
                                                   created_at=now, planned_at=now, due_at=now)
     board = TensorBoard.objects.create(experiment=experiment, trials=[trial.public_id], created_at=now, used_at=now)
     quota = Quota.objects.create(user=people["member"], max_trials=5)
+    checkpoint = Checkpoint.objects.create(
+        attempt=attempt, trial=trial, manifest="0" * 64, name="step-1", size=1, file_count=1, joined_sequence=0,
+        confirmed_n=2, confirmed_at=now, created_at=now)
     return World(people, attempt, {
+        "checkpoint_id": checkpoint.pk, "sha256": checkpoint.manifest,
         "experiment_id": experiment.public_id, "trial_id": trial.public_id, "cluster_id": experiment.cluster.public_id,
         "file_id": kept.pk, "number": 1, "key": "nothing", "secret": "used-up", "word": "used-up", "name": "stdout",
         "first": 0, "last": 1, "path": "nowhere", "task": "x",

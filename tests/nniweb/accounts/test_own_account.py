@@ -1,12 +1,19 @@
 """The page of one's account: password, tokens, groups."""
 
+import html
+import os
 import re
+import subprocess
+import sys
+import tomllib
 from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from django.test import Client
 from django.utils import timezone
 
-from nniweb.experiments.models import ApiToken, AuditEntry
+from nniweb.experiments.models import ApiToken, AuditEntry, Cluster
 from nniweb.experiments.models.account import Scope
 
 
@@ -21,7 +28,7 @@ def test_everybody_sees_who_they_are_and_who_is_in_their_groups(browser, max_, v
 def test_a_token_is_shown_once_and_may_do_what_was_chosen(browser, max_) -> None:
     client = browser(max_)
     answer = client.post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"})
-    [secret] = re.findall(r"nniweb_[\w-]+", answer.content.decode())
+    [secret] = set(re.findall(r"nniweb_[\w-]+", answer.content.decode()))
     assert "no-store" in answer["Cache-Control"]
     token = ApiToken.objects.get()
     assert (token.name, token.scope) == ("ci", "change")
@@ -74,3 +81,34 @@ def test_who_came_by_a_link_chooses_a_first_password(browser, vera) -> None:
     assert client.post("/account/password/", form).status_code == 302
     vera.refresh_from_db()
     assert vera.check_password("a first pass phrase")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_first_lines_with_a_new_token_work_as_they_are_copied(live_server, browser, max_, make_experiment) -> None:
+    """Run as they stand, each by its program, against this server."""
+    make_experiment(owner=max_, name="of max")
+    text = browser(max_).post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"},
+                              headers={"Host": live_server.url.removeprefix("http://")}).content.decode()
+    lines = {name: html.unescape(body)
+             for name, body in re.findall(r'<pre id="first-(\w+)"[^>]*>(.*?)</pre>', text, re.S)}
+    root = Path(__file__).resolve().parents[3]
+    package = tomllib.loads((root / "pyproject.toml").read_text())["project"]["name"]
+    assert lines["install"] == f"pip install {package}"
+    assert len(lines["python"].splitlines()) == 3
+    assert len(lines["curl"].splitlines()) == 1
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(root), "no_proxy": "*"}
+    for program in ([sys.executable, "-c", lines["python"]], ["bash", "-c", lines["curl"]]):
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, "of max" in done.stdout) == (0, True), done.stderr
+
+
+def test_the_scope_at_first_lets_a_newcomer_launch(browser, admin, max_, vera) -> None:
+    """An administrator who has nothing but this machine needs admin for it; with another cluster change is enough."""
+    def at_first(person) -> str:
+        return re.findall(r'<option value="(\w+)" selected>\w+:', browser(person).get("/account/").content.decode())[0]
+
+    assert [at_first(person) for person in (admin, max_, vera)] == ["admin", "change", "read"]
+    Cluster.objects.create(name="here", platform="local")
+    assert at_first(admin) == "admin"
+    Cluster.objects.create(name="lab", platform="remote")
+    assert at_first(admin) == "change"

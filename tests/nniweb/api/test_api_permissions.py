@@ -1,6 +1,7 @@
 """Who sees and who changes what."""
 
 import pytest
+from django.test import Client
 
 
 @pytest.fixture
@@ -33,6 +34,37 @@ def statuses(client, experiment, trial) -> dict[str, int]:
 def test_owner_group_and_administrators_do_everything(who, request, as_user, hers, trial) -> None:
     found = statuses(as_user(request.getfixturevalue(who)), hers, trial)
     assert set(found.values()) == {200, 201}
+
+
+def test_a_member_of_the_group_neither_deletes_nor_shares_what_is_anothers(as_user, bob, alice, hers) -> None:
+    """Not by the page either: it has no button for what would be refused."""
+    hers.status = "DONE"
+    hers.save()
+    address = f"/api/v1/experiments/{hers.public_id}/"
+    for answer, wish in ((as_user(bob).delete(address), "delete it"),
+                         (as_user(bob).patch(address, {"group": None, "name": "mine"}), "share it")):
+        assert answer.status_code == 403
+        assert answer.json()["errors"][0]["message"] == (
+            f"Only the owner of an experiment and administrators can {wish}. Ask its owner (alice).")
+    hers.refresh_from_db()
+    assert (hers.deleted_at, hers.group.name, hers.name) == (None, "vision", hers.name)
+    for person, has in ((bob, False), (alice, True)):
+        browser = Client()
+        browser.force_login(person)
+        for page in ("/", f"/experiments/{hers.public_id}/"):
+            text = browser.get(page).content.decode()
+            assert ('data-action="archive"' in text, 'data-action="delete"' in text) == (True, has)
+        assert ('id="share-dialog"' in text) == has
+    assert as_user(alice).delete(address).status_code == 204
+
+
+def test_what_has_no_owner_any_more_is_deleted_by_administrators(as_user, api, bob, hers) -> None:
+    hers.owner, hers.status = None, "DONE"
+    hers.save()
+    address = f"/api/v1/experiments/{hers.public_id}/"
+    refused = as_user(bob).delete(address)
+    assert (refused.status_code, "Ask an administrator" in refused.content.decode()) == (403, True)
+    assert api.delete(address).status_code == 204
 
 
 def test_a_stranger_finds_nothing(as_user, charlie, hers, trial) -> None:

@@ -201,3 +201,22 @@ def test_the_command_resumes_with_a_higher_limit(client: Client, token: str, tmp
 def test_a_launch_that_cannot_be_says_why(client: Client, token: str, tmp_path: Path, config: Path) -> None:
     status, _, err = command(client, token, tmp_path, "launch", tmp_path / "none.yml")
     assert (status, "cannot be read: No such file" in err) == (1, True)
+
+
+def test_a_trial_runs_again_after_the_end_with_what_is_changed(client: Client, token: str, tmp_path: Path,
+                                                              mice: Experiment) -> None:
+    Experiment.objects.filter(pk=mice.pk).update(max_trial_number=2, next_sequence_id=2)
+    again = client.experiment("abc123abc123").rerun(0, {"x": 0.125})
+    assert (again.document["sequence_id"], again.document["parameters"]["x"]) == (2, 0.125)
+    status, out, _ = command(client, token, tmp_path, "experiments", "rerun", "abc", "1", "--set", "x=0.25")
+    assert (status, out.startswith("Trial 1 runs again as trial 3 (")) == (0, True)
+    assert client.experiment("abc123abc123").document["max_trial_number"] == 4
+
+
+def test_a_name_is_enough_where_only_one_has_it(client: Client, token: str, tmp_path: Path, mice: Experiment,
+                                                make_experiment: Callable[..., Experiment]) -> None:
+    status, out, _ = command(client, token, tmp_path, "experiments", "show", "mice")
+    assert (status, out.startswith("mice (abc123abc123)")) == (0, True)
+    make_experiment(public_id="xyz123xyz123", name="mice")
+    status, _, err = command(client, token, tmp_path, "experiments", "show", "mice")
+    assert (status, err.startswith('Several experiments have this name or an id that begins with "mice"')) == (1, True)

@@ -122,3 +122,62 @@ def test_the_form_says_its_size_and_how_much_of_it_was_read() -> None:
     parts = {part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
              for part in message.iter_parts()}
     assert parts == {"config": "trialCommand: é\n".encode(), "cluster": b"x", "code": content}
+
+
+ROLES = """trialCommand: python3 train.py
+searchSpaceFile: space.json
+trainingService:
+  platform: kubeflow
+  worker: {codeDirectory: src, replicas: 1}   # learns
+  ps: {codeDirectory: PS, replicas: 1}
+"""
+
+
+def test_folders_of_roles_are_sent_below_a_name_of_their_own(folder: Path) -> None:
+    other = folder.parent / "elsewhere"
+    other.mkdir()
+    (other / "serve.py").write_text("serve")
+    (other / "data.bin").write_text("0")
+    (other / ".nniignore").write_text("*.bin\n")
+    sent, held = names(ROLES.replace("PS", "../elsewhere"), folder)
+    assert sent == ROLES.replace("src,", '"worker",').replace("PS", '"ps"')
+    assert held == ["ps/.nniignore", "ps/serve.py", "space.json", "worker/model.py"]
+
+
+def test_a_role_without_a_folder_brings_the_general_one_along(folder: Path) -> None:
+    text = ROLES.replace("codeDirectory: PS, ", "") + "trialCodeDirectory: other\n"
+    (folder / "other").mkdir()
+    (folder / "other" / "serve.py").write_text("serve")
+    sent, held = names(text, folder)
+    assert sent == text.replace("src,", '"worker",').replace("trialCodeDirectory: other", 'trialCodeDirectory: "code"')
+    assert held == ["code/serve.py", "space.json", "worker/model.py"]
+
+
+def test_task_roles_that_share_a_folder_send_it_once(folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "serve.py").write_text("serve")
+    text = ("trialCodeDirectory: .\nsearchSpaceFile: space.json\ntrialOptions:\n  taskRoles:\n"
+            "  - {name: ps, codeDirectory: other}\n  - {name: worker, codeDirectory: ./src}\n"
+            "  - {name: chief, codeDirectory: ./other/}\n")
+    sent, held = names(text, folder)
+    assert sent == text.replace("codeDirectory: other", 'codeDirectory: "ps"').replace(
+        "./src", '"worker"').replace("./other/", '"ps"')
+    assert held == ["ps/serve.py", "space.json", "worker/model.py"]
+
+
+@pytest.mark.parametrize(("written", "sent"), [("src", '"."'), ("./src", '"."'), (".", ".")])
+def test_the_one_folder_of_all_roles_becomes_the_top(folder: Path, written: str, sent: str) -> None:
+    text = ROLES.replace("codeDirectory: src", f"codeDirectory: {written}").replace("PS", written)
+    config, held = names(text, folder)
+    assert config == ROLES.replace("codeDirectory: src", f"codeDirectory: {sent}").replace("PS", sent)
+    assert held == (["model.py", "space.json"] if written != "." else
+                    [".nniignore", "space.json", "src/model.py", "train.py"])
+
+
+def test_folders_of_roles_that_have_too_much_together_are_refused_before_anything_is_sent(
+        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "serve.py").write_text("serve")
+    monkeypatch.setattr("trainingservice.code.code_archive.MAX_FILES", 1)
+    with pytest.raises(ClientError, match="together"):
+        prepare(ROLES.replace("PS", "other"), folder)

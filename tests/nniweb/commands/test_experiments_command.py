@@ -83,14 +83,14 @@ def test_an_imported_one_is_found_by_the_id_that_it_had_with_nni(experiment, mak
     make_experiment(public_id="xyz000000000", foreign_id="abc123ab", name="rats")
     assert "rats (xyz000000000)" in run("show", "abc123ab"), "the whole id comes before the beginning of another"
     assert "mice (abc123abc123)" in run("show", "abc123abc")
-    with pytest.raises(CommandError, match="Several ids"):
+    with pytest.raises(CommandError, match="Several experiments"):
         run("show", "abc1")
 
 
 def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment) -> None:
     make_experiment(public_id="abd000000000")
     assert "mice" in run("show", "abc1")
-    with pytest.raises(CommandError, match="Several ids"):
+    with pytest.raises(CommandError, match="Several experiments"):
         run("show", "ab")
     with pytest.raises(CommandError, match='no experiment whose id begins with "x"'):
         run("show", "x")
@@ -223,3 +223,28 @@ def test_follow_ends_with_the_experiments_outcome(experiment) -> None:
 def test_options_for_another_server_are_not_taken_for_this_one(experiment, tmp_path) -> None:
     with pytest.raises(CommandError, match="--token-file is only for a server on another machine"):
         run("list", "--token-file", tmp_path / "token")
+
+
+def test_a_trial_runs_again_after_the_end_with_what_is_changed(experiment) -> None:
+    Experiment.objects.update(status="DONE", max_trial_number=3, next_sequence_id=3)
+    text = run("rerun", "abc", "1", "--set", "x=0.5", "--set", "optimizer=adam")
+    again = Trial.objects.get(sequence_id=3)
+    assert f"Trial 1 runs again as trial 3 ({again.public_id})." in text
+    assert again.parameter_sets.get().value == {"x": 0.5, "net": {"_name": "mlp", "units": [1, 2]}, "optimizer": "adam"}
+    experiment.refresh_from_db()
+    assert (experiment.status, experiment.max_trial_number) == ("RUNNING", 4)
+    run("rerun", "abc", "0")
+    assert Trial.objects.get(sequence_id=4).rerun_of.sequence_id == 0
+    with pytest.raises(CommandError, match="has no trial 9"):
+        run("rerun", "abc", "9")
+    with pytest.raises(CommandError, match="is not NAME=VALUE"):
+        run("rerun", "abc", "1", "--set", "x")
+
+
+def test_a_name_is_enough_where_only_one_has_it(experiment, make_experiment) -> None:
+    assert run("show", "mice").startswith("mice (abc123abc123)")
+    make_experiment(public_id="xyz123xyz123", name="mice")
+    with pytest.raises(CommandError, match='Several experiments have this name or an id that begins with "mice"'):
+        run("show", "mice")
+    make_experiment(public_id="micemicemice", name="rats")
+    assert run("show", "micemicemice").startswith("rats"), "an id goes before a name"

@@ -31,6 +31,30 @@ def parsed(tmp_path: Path, text: str = "", **fields: Any) -> Any:
         "tuner": {"name": "TPE"}, "trainingService": {"platform": "local"}, **fields}, tmp_path)
 
 
+@pytest.mark.parametrize(("texts", "place", "said"), [
+    (["latency < 5", "size < 3", "latency > 10"], 2, "contradicts latency < 5: no value of latency satisfies both"),
+    (["5 > latency and size > 1", "latency >= 5"], 1, "contradicts 5 > latency and size > 1"),
+    (["a > 0", "a < 0.5", "a = 0.5"], 2, "contradicts a < 0.5"),
+    (["a >= 1", "a <= 1", "a != 1"], 2, "contradicts the constraints before it"),
+    (["-1 < a < -2"], 0, "no value of a satisfies it"),
+])
+def test_constraints_on_outcomes_that_contradict_each_other_are_refused(tmp_path: Path, texts: list[str], place: int,
+                                                                        said: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        parsed(tmp_path, outcomeConstraints=texts)
+    [error] = refused.value.errors
+    assert error.field == f"outcomeConstraints[{place}]"
+    assert said in error.message
+
+
+@pytest.mark.parametrize("texts", [
+    ["latency < 5", "latency > 1"], ["latency < 5 or latency > 10", "latency > 7"], ["not (a < 1)", "a >= 1"],
+    ["a <= 1", "a >= 1"], ["a * b < 5", "a * b > 10"], ["a < b", "b < a"], ["a = none", "a < 1"],
+    ["a < 1e308", "a > -1e308"]])
+def test_constraints_on_outcomes_that_a_result_may_satisfy_are_taken(tmp_path: Path, texts: list[str]) -> None:
+    assert parsed(tmp_path, outcomeConstraints=texts).settings.outcome_constraints == tuple(texts)
+
+
 def test_both_kinds_are_kept_as_written_and_survive_a_round_trip(tmp_path: Path) -> None:
     settings = parsed(tmp_path, 'constraints: ["layers * units <= 4096"]\n'
                                 'outcomeConstraints: ["latency <= 20"]\n').settings

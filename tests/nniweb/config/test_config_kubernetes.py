@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
+from nniweb.experiments.config.code_roots import Closed, CodeRoots
 from nniweb.experiments.config.platform_section import parse_stored_section
+from nniweb.experiments.config.resolved import resolved_document
 
 
 @pytest.fixture
@@ -192,27 +194,113 @@ def test_the_folder_that_all_roles_name_is_the_trials(folder: Path, kubeflow_v2:
 
 
 @pytest.mark.parametrize("place", ["file", "roles"])
-def test_a_role_with_code_of_its_own_is_refused_by_its_name(folder: Path, kubeflow_v2: dict[str, Any], place: str
-                                                            ) -> None:
+def test_roles_with_folders_of_their_own_keep_them(folder: Path, kubeflow_v2: dict[str, Any], place: str) -> None:
     (folder / "other").mkdir()
     section = kubeflow_v2["trainingService"]
     section["ps"]["codeDirectory"] = "other"
     if place == "roles":
         del kubeflow_v2["trialCodeDirectory"]
         section["worker"]["codeDirectory"] = "code"
-    with pytest.raises(ConfigInvalid) as refusal:
-        parse_experiment_config(kubeflow_v2, folder)
-    assert [error.field for error in refusal.value.errors] == ["trainingService.ps.codeDirectory"]
-    assert f"must be {folder / 'code'}" in str(refusal.value)
+    settings = parse_experiment_config(kubeflow_v2, folder).settings
+    assert settings.trial_code_directory == folder / "code", "where the role that reports works"
+    assert settings.training_service is not None
+    assert [(part.name, part.folder, part.commands) for part in settings.training_service.options.code_parts()] == [
+        ("worker", str(folder / "code"), ("python3 train.py",)), ("ps", str(folder / "other"), ("python3 serve.py",))]
+    again = parse_experiment_config(resolved_document(settings)).settings
+    assert resolved_document(again) == resolved_document(settings)
 
 
-def test_the_same_holds_for_the_roles_of_a_framework(folder: Path, v2: dict[str, Any]) -> None:
+def test_roles_that_name_the_same_folder_share_one_copy_of_it(folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    (folder / "other").mkdir()
+    section = kubeflow_v2["trainingService"]
+    section["chief"] = {**section["worker"], "codeDirectory": "other"}
+    section["ps"]["codeDirectory"] = "./other/"
+    [first, second] = options_of(kubeflow_v2, folder).code_parts()
+    assert (first.name, first.commands) == ("chief", ("python3 train.py", "python3 serve.py"))
+    assert (second.name, second.folder) == ("worker", str(folder / "code"))
+
+
+def test_the_roles_of_a_framework_keep_their_folders(folder: Path, v2: dict[str, Any]) -> None:
+    (folder / "code" / "inner").mkdir()
+    v2["trainingService"] = {"platform": "frameworkcontroller", "taskRoles": [
+        {"name": "ps", "taskNumber": 1, "codeDirectory": "code/inner"},
+        {"name": "worker", "taskNumber": 1, "codeDirectory": "code"}]}
+    assert [(part.name, part.folder) for part in options_of(v2, folder).code_parts()] == [
+        ("worker", str(folder / "code")), ("ps", str(folder / "code" / "inner"))]
+
+
+def test_a_folder_that_is_not_there_is_an_error_at_its_role(folder: Path, v2: dict[str, Any]) -> None:
     v2["trainingService"] = {"platform": "frameworkcontroller", "taskRoles": [
         {"name": "worker", "taskNumber": 1, "codeDirectory": "code"},
-        {"name": "ps", "taskNumber": 1, "codeDirectory": "code/inner"}]}
+        {"name": "ps", "taskNumber": 1, "codeDirectory": "nowhere"}]}
     with pytest.raises(ConfigInvalid) as refusal:
         parse_experiment_config(v2, folder)
-    assert [error.field for error in refusal.value.errors] == ["trainingService.taskRoles[1].codeDirectory"]
+    [error] = refusal.value.errors
+    assert error.field == "trainingService.taskRoles[1].codeDirectory"
+    assert f"there is no folder {folder / 'nowhere'}" in error.message
+
+
+def test_the_folder_of_a_role_must_be_one_that_the_person_may_name(folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    (folder / "secrets").mkdir()
+    kubeflow_v2["trainingService"]["ps"]["codeDirectory"] = "secrets"
+    roots = CodeRoots((folder,), (Closed(folder / "secrets", "the server's keys"),))
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(kubeflow_v2, folder, roots=roots)
+    assert [error.field for error in refusal.value.errors] == ["trainingService.ps.codeDirectory"]
+
+
+def test_a_role_without_a_folder_between_roles_with_different_ones_needs_trial_code_directory(
+        folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    (folder / "other").mkdir()
+    section = kubeflow_v2["trainingService"]
+    section["chief"] = dict(section["worker"])
+    section["worker"]["codeDirectory"], section["ps"]["codeDirectory"] = "code", "other"
+    parts = options_of(kubeflow_v2, folder).code_parts()
+    assert [(part.name, Path(part.folder).name) for part in parts] == [("chief", "code"), ("ps", "other")]
+    del kubeflow_v2["trialCodeDirectory"]
+    with pytest.raises(ConfigInvalid) as refusal:
+        parse_experiment_config(kubeflow_v2, folder)
+    [error] = refusal.value.errors
+    assert error.field == "trainingService.chief.codeDirectory"
+    assert "is required" in error.message
+
+
+def test_a_file_whose_roles_all_name_a_folder_is_told_that_the_general_one_is_not_used(
+        folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    (folder / "other").mkdir()
+    (folder / "third").mkdir()
+    section = kubeflow_v2["trainingService"]
+    section["worker"]["codeDirectory"], section["ps"]["codeDirectory"] = "other", "third"
+    parsed = parse_experiment_config(kubeflow_v2, folder)
+    assert parsed.settings.trial_code_directory == folder / "other"
+    assert any(note.startswith("trialCodeDirectory: not used") for note in parsed.notes)
+
+
+def test_the_workers_of_mpi_get_no_code_and_so_no_folder(folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    (folder / "other").mkdir()
+    section = kubeflow_v2["trainingService"]
+    section["operator"], section["launcher"] = "mpi-operator", section["worker"]
+    del section["ps"]
+    section["worker"] = {"replicas": 2, "dockerImage": "example/trial:1"}
+    section["launcher"]["codeDirectory"] = "other"
+    settings = parse_experiment_config(kubeflow_v2, folder).settings
+    assert settings.trial_code_directory == folder / "other"
+    assert settings.training_service is not None
+    assert not settings.training_service.options.code_parts()
+    section["worker"]["codeDirectory"] = "code"
+    with pytest.raises(ConfigInvalid, match="worker.codeDirectory"):
+        parse_experiment_config(kubeflow_v2, folder)
+
+
+def test_annotations_are_read_from_the_folders_of_all_roles(folder: Path, kubeflow_v2: dict[str, Any]) -> None:
+    (folder / "other").mkdir()
+    del kubeflow_v2["searchSpaceFile"]
+    kubeflow_v2["useAnnotation"] = True
+    kubeflow_v2["trainingService"]["ps"]["codeDirectory"] = "other"
+    (folder / "code" / "train.py").write_text('"""@nni.variable(nni.choice(1, 2), name=x)"""\nx = 1\n')
+    (folder / "other" / "serve.py").write_text('"""@nni.variable(nni.choice(3, 4), name=y)"""\ny = 3\n')
+    settings = parse_experiment_config(kubeflow_v2, folder).settings
+    assert set(settings.search_space) == {"worker.train/x/choice", "ps.serve/y/choice"}
 
 
 def test_an_azure_share_without_its_kind_is_told_to_name_it(folder: Path, v1: dict[str, Any]) -> None:

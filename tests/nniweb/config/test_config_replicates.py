@@ -34,6 +34,14 @@ def test_each_form_comes_to_the_same(tmp_path: Path, written: Any, meant: dict[s
     assert parse_experiment_config(resolved_document(settings)).settings == settings
 
 
+def test_fewer_trials_than_replicates_of_one_proposal_are_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path, replicates=3, maxTrialNumber=2) == {
+        "replicates": "maxTrialNumber is 2, so not even one proposal gets its 3 trials. Set maxTrialNumber to 3 or "
+                      "more, or use fewer replicates"}
+    assert parsed(tmp_path, replicates=3, maxTrialNumber=3).max_trial_number == 3
+    assert parsed(tmp_path, replicates=1, maxTrialNumber=1).max_trial_number == 1
+
+
 def test_one_replicate_is_none(tmp_path: Path) -> None:
     assert stored_replicates(parsed(tmp_path, replicates=1).replicates) == {}
     assert parsed(tmp_path, replicates=1, tuner=HYPERBAND).replicates == {"n": 1}

@@ -47,7 +47,7 @@ def test_more_rows_of_a_group_take_a_member_no_more_queries(make_experiment: Mak
     client.force_login(member)
     with django_assert_max_num_queries(28):
         page = client.get("/").content.decode()
-    assert page.count('data-action="delete"') == 20
+    assert page.count('data-action="archive"') == 20
 
 
 def test_a_row_has_one_bar_with_a_piece_for_each_way_to_end(page: Page, make_experiment: Make,
@@ -184,11 +184,39 @@ def test_a_viewer_is_offered_nothing_to_press(make_experiment: Make, db: None) -
     client.force_login(viewer)
     html = client.get("/").content.decode()
     assert "Launch the example" not in html
-    assert "There is no experiment that you may see." in html
+    assert "No experiment was launched yet that you may see." in html
+    assert "to put you into a group whose experiments you see" in html
     make_experiment(owner=viewer, status="DONE")
     html = client.get("/").content.decode()
     assert "data-action" not in html
     assert "data-editable" not in html
+
+
+def test_an_empty_installation_says_to_each_what_to_do_next(admin: User) -> None:
+    member = User.objects.create_user("max", role=Role.MEMBER)
+
+    def front(user: User) -> str:
+        client = Client()
+        client.force_login(user)
+        return client.get("/").content.decode()
+
+    html = front(admin)
+    for offer in ("Launch the example", "a new experiment", "add a cluster", "people", "create a token"):
+        assert offer in html, offer
+    html = front(member)
+    assert "there is no cluster yet on which your trials may run" in html
+    assert "Ask an administrator (ada) to add a cluster" in html
+    for offer in ("Launch the example", "add a cluster</a>", "a new experiment</a>"):
+        assert offer not in html, f"{offer}: it would be refused"
+    Cluster.objects.create(name="here", platform="local")
+    assert "there is no cluster yet" in front(member), "the right to run trials here is missing"
+    Cluster.objects.create(name="lab", platform="remote")
+    html = front(member)
+    assert "You can launch experiments on lab" in html
+    assert "Launch the example" not in html
+    member.local_users = "*"
+    member.save()
+    assert "Launch the example" in front(member)
 
 
 def test_whoever_comes_to_the_demo_by_a_link_gets_the_list(admin: User) -> None:

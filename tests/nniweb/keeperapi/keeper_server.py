@@ -211,6 +211,9 @@ def _as_stored(attempt: Attempt, entries: Iterable[contract.Entry]) -> list[cont
             held = {"data": bytes(piece.data).decode("latin-1"), "skipped": piece.skipped}
         elif entry["type"] == contract.STARTED and attempt.started_at is not None:
             held = {"host": attempt.machine_name, "working_directory": attempt.working_directory}
+        elif entry["type"] == contract.CHECKPOINT and (
+                found := attempt.checkpoints.filter(manifest=entry["id"]).first()):
+            held = {"k": found.k, "step": found.step, "sequence": found.sequence, "name": found.name}
         elif entry["type"] == contract.ENDED and attempt.stage == Attempt.Stage.ENDED:
             held = {"exit_code": attempt.exit_code, "reason": attempt.end_reason, "duration": attempt.duration}
         assert held is not None, f"nniweb acknowledged this entry of {attempt.job_name} and has no row of it: {entry}"
@@ -258,7 +261,7 @@ class _WebServer:
         assert not self._thread.is_alive(), f"the web server did not end within {PATIENCE:.0f} s"
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] != "POST":
+        if not scope["path"].endswith("/reports"):
             await self._application(scope, receive, send)
             return
         heard: list[bytes] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -84,20 +85,49 @@ def test_every_tuner_that_learns_begins_with_the_best_and_a_restart_changes_noth
     assert len({point_key(point) for point in points}) == len(points)
 
 
-def test_agreement_leads_most_proposals_and_finds_a_better_point_sooner() -> None:
-    led, alone = tuning(earlier=[results()]), tuning()
-    best = [min(loss(point) for point in run(one, 15)) for one in (led, alone)]
-    assert weights(led, 15)[0] > 0.7
+@pytest.mark.parametrize(("name", "count"), [("TPE", 15), ("GP", 11), ("Auto", 11)])
+def test_agreement_leads_most_proposals_and_finds_a_better_point_sooner(name: str, count: int) -> None:
+    led, alone = tuning(name, earlier=[results()]), tuning(name)
+    best = [min(loss(point) for point in run(one, count)) for one in (led, alone)]
+    assert weights(led, count)[0] > 0.7
     assert best[0] < 0.3 * best[1]
 
 
-def test_after_misleading_results_the_tuner_proposes_by_itself() -> None:
-    misled, alone = tuning(earlier=[results(lambda point: -loss(point))]), tuning()
+@pytest.mark.parametrize("name", ["TPE", "GP", "Auto"])
+def test_after_misleading_results_the_tuner_proposes_by_itself(name: str) -> None:
+    misled, alone = tuning(name, earlier=[results(lambda point: -loss(point))]), tuning(name)
     points = run(misled, 12)
     assert weights(misled, 12) == [0.0]
     first = {point_key(point) for point, _ in results()}
     assert sum(point_key(point) in first for point in points) == 1  # the first result ended the opening
     assert [point for number, point in enumerate(run(alone, 10)) if number] == points[1:10]
+
+
+def test_with_a_gaussian_process_results_that_agree_lead_all_proposals() -> None:
+    led, alone = tuning("GP", earlier=[results()]), tuning("GP")
+    history: list[dict[str, Any]] = []
+    for number in range(14):
+        point = ask(led, number)
+        if number >= 6:
+            alone = tuning("GP")
+            alone.restore(history)
+            assert ask(alone, number) != point
+        history += [{"event": "ask", "number": number, "parameters": point}, tell(led, number, point, loss(point))]
+    assert weights(led, 14)[0] > 0.9
+
+
+def test_auto_says_by_which_tuner_it_proposes_while_earlier_results_lead() -> None:
+    led = tuning("Auto", earlier=[results()])
+    assert led.ask(0, 1)["chosen"]["tuner"] == "GP"
+
+
+def test_without_the_packages_of_gp_auto_takes_turns_with_the_earlier_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    led = tuning("Auto", earlier=[results()])
+    run(led, 12)
+    answer = led.ask(12, 1)
+    assert answer["chosen"]["tuner"] == "Anneal"
+    assert answer["agreements"][0]["weight"] > 0.5
 
 
 def test_results_that_mislead_do_not_spoil_those_that_agree() -> None:

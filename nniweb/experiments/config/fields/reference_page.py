@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from nniweb.experiments.config.document import (
     INHERITABLE,
+    CheckpointsDocument,
     ExperimentDocument,
     FailedTrialsDocument,
     ObjectiveDocument,
@@ -68,6 +69,7 @@ def render() -> str:
         "## retry\n\n" + _table(RetryDocument, {}, ""),
         "## failedTrials\n\n" + _table(FailedTrialsDocument, {}, ""),
         "## retention\n\n" + _table(RetentionDocument, {}, ""),
+        "## checkpoints\n\n" + _table(CheckpointsDocument, {}, ""),
         "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in keys_of(SharedStorage)}, ""),
         *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
         "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"

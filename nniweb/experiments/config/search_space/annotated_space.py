@@ -24,12 +24,12 @@ MOST_LISTED = 20
 Places = Mapping[str, tuple[str, int]]
 
 
-def read_annotated_space(document: ExperimentDocument, folder: Path | None, findings: Findings, paths: LocalPaths,
-                         is_own: bool) -> RewrittenFiles:
+def read_annotated_space(document: ExperimentDocument, folder: Path | None, parts: Mapping[str, Path],
+                         findings: Findings, paths: LocalPaths, is_own: bool) -> RewrittenFiles:
     """The generated search space, with the places of its parameters; an empty one after adding what is wrong, and where
     the code comes later.
 
-    ``is_own``: for a tuner of the user's own.
+    ``parts``: as ``code_tree`` has them. ``is_own``: for a tuner of the user's own.
     """
     for field, value in (("searchSpace", document.search_space), ("searchSpaceFile", document.search_space_file)):
         if value is not None:
@@ -45,7 +45,7 @@ def read_annotated_space(document: ExperimentDocument, folder: Path | None, find
         findings.note(f"{findings.spelling(FIELD)}: the search space is made when the code has been fetched.")
         return NOTHING
     try:
-        found = read_annotations(folder)
+        found = read_annotations(folder, parts)
         check_space(found, is_own)
     except AnnotationsInvalid as invalid:
         for problem in invalid.problems:

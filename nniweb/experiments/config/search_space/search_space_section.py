@@ -15,6 +15,8 @@ from nniweb.experiments.config.search_space.annotated_space import Places, read_
 from nniweb.experiments.config.settings import AlgorithmSettings
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT, read_mapping, read_text
 from nniweb.tuning import algorithms
+from nniweb.tuning.constraints.constraint import read_constraints
+from nniweb.tuning.constraints.contradictions import contradictions
 from nniweb.tuning.registered_algorithms import find_registered
 from nniweb.tuning.search_space.constraint_check import check_constraints, check_texts
 from nniweb.tuning.search_space.parser import parse_search_space
@@ -27,10 +29,10 @@ _WHAT = "the search space"
 _CONSTRAINTS, _OUTCOMES = "constraints", "outcomeConstraints"
 
 
-def read_search_space(document: ExperimentDocument, code_folder: Path | None, findings: Findings, paths: LocalPaths
-                      ) -> tuple[dict[str, Any], Places]:
+def read_search_space(document: ExperimentDocument, code_folder: Path | None, parts: Mapping[str, Path],
+                      findings: Findings, paths: LocalPaths) -> tuple[dict[str, Any], Places]:
     """The search space as written, or as the annotations in the code make it, and then their places; {} after adding
-    what is wrong.
+    what is wrong. ``parts``: as ``code_tree`` has them.
 
     Beside a tuner of the user's own it may be absent, empty, and of types that only that tuner knows.
     """
@@ -38,7 +40,7 @@ def read_search_space(document: ExperimentDocument, code_folder: Path | None, fi
     is_own = tuner is not None and (tuner.class_name is not None or tuner.code_directory is not None
                                     or _is_registered(tuner.name))
     if document.use_annotation:
-        found = read_annotated_space(document, code_folder, findings, paths, is_own)
+        found = read_annotated_space(document, code_folder, parts, findings, paths, is_own)
         return found.search_space, found.places
     return _as_written(document, findings, is_own), {}
 
@@ -115,6 +117,9 @@ def check_constraints_of(document: ExperimentDocument, search_space: Mapping[str
     for field, texts in ((_CONSTRAINTS, document.constraints), (_OUTCOMES, document.outcome_constraints)):
         for place, problem in check_texts(texts)[1]:
             findings.add((field, place or 0), problem)
+    if not findings.has_error(_OUTCOMES):
+        for place, problem in contradictions(read_constraints(document.outcome_constraints)):
+            findings.add((_OUTCOMES, place), problem)
     if document.outcome_constraints and document.multi_phase:
         findings.add(_OUTCOMES, f"excludes {findings.spelling('multiPhase')}: the result of a parameter set is "
                                 "one number")

@@ -164,10 +164,11 @@ def _assess(work: ClusterWork, experiment: Experiment) -> bool:
         return False
     upto = revisions[-1]  # whole revisions only: what has been assessed is remembered by revision
     rows = new.filter(revision__lte=upto).order_by("revision", "n").values_list(
-        "attempt__trial__public_id", "attempt__trial__ask_number", "sequence", "number", "value", "parameter_id")
-    reports = [intermediate_report(experiment, trial, number_of_set(experiment, asked, given), sequence, number,
-                                   str(value))
-               for trial, asked, sequence, number, value, given in rows]
+        "attempt__trial__public_id", "attempt__trial__ask_number", "attempt__first_sequence", "sequence", "number",
+        "value", "parameter_id")
+    reports = [intermediate_report(experiment, trial, number_of_set(experiment, asked, given), (first or 0) + sequence,
+                                   number, str(value))
+               for trial, asked, first, sequence, number, value, given in rows]
     work.tuners.assess(experiment, reports, upto)
     return True
 

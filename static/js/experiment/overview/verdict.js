@@ -1,12 +1,17 @@
-/** The card above the chart: kept as the server has it; which parameters matter most is asked for when the page is drawn. */
+/**
+ * The card above the chart, and what else of the page changes with ended trials alone: kept as the server has it. Which
+ * parameters matter most is asked for when the page is drawn.
+ */
 
 import { rest } from "../../lib/rest.js";
-import { refreshParts } from "../../ui/refreshed_parts.js";
+import { keepWhileSame, refreshParts } from "../../ui/refreshed_parts.js";
 import { ThrottledReload } from "../throttled_reload.js";
 
 /** Shortest pauses before the card, and before what matters, is taken anew, in milliseconds. */
 const PAUSE = 5_000;
 const MATTERS_PAUSE = 60_000;
+/** By which tuner Auto proposes, and how well results of earlier experiments agree. */
+const FACTS = ["tuner-choice", "started-from"];
 /** So many parameters are named. */
 const NAMED = 2;
 
@@ -16,7 +21,8 @@ export class Verdict {
     this.id = experiment.id;
     this.best = experiment.progress.best_trial_id;
     this.status = experiment.status;
-    this.reload = new ThrottledReload(() => refreshParts(["verdict", "failures"]), PAUSE);
+    keepWhileSame(FACTS);
+    this.reload = new ThrottledReload(() => refreshParts(["verdict", "failures", ...FACTS]), PAUSE);
     this.matters = new ThrottledReload(() => this.loadMatters(), MATTERS_PAUSE);
     document.addEventListener("click", (event) => {
       const button = event.target instanceof Element ? event.target.closest("[data-do]") : null;

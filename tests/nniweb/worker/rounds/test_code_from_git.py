@@ -14,6 +14,8 @@ from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Experiment, Trial, TrialParameters
 from nniweb.experiments.secrets.sealing import seal
 from tests.fakes.git_server import GitServer
+from trainingservice.kubeflow.config import KubeflowTrialOptions
+from trainingservice.platforms import load_platform
 
 #: Seconds: git is several processes, and the machine may be busy.
 PATIENCE = 60.0
@@ -60,6 +62,20 @@ def test_it_waits_with_a_sentence_and_starts_with_the_code(rig, server) -> None:
         assert sorted(archive.getnames()) == [".nniignore", "trial.py"]
     assert list((code_archives.settings.DATA_FOLDER / "fetches").iterdir()) == []
     assert done.events.filter(kind="code fetched", message__contains=commit).exists()
+
+
+def test_roles_with_folders_of_their_own_find_them_in_the_repository(rig, server, monkeypatch) -> None:
+    monkeypatch.setattr(load_platform(rig.cluster.platform), "options_model", KubeflowTrialOptions)
+    server.commit("code", {"src/learn/train.py": "1", "serve/serve.py": "2", "notes.txt": "x"})
+    roles = {"worker": {"codeDirectory": "src/learn"}, "ps": {"codeDirectory": "serve", "command": "sleep 600"}}
+    experiment = from_git(rig, server.url("code"), trial_options=roles)
+    rig.until(lambda: now(experiment).code_id is not None, PATIENCE)
+    with tarfile.open(code_archives.local_path(now(experiment).code)) as archive:
+        assert sorted(archive.getnames()) == ["ps", "ps/serve.py", "worker", "worker/train.py"]
+    roles["ps"]["codeDirectory"] = "nowhere"
+    lacking = from_git(rig, server.url("code"), trial_options=roles)
+    rig.until(lambda: now(lacking).status == "ERROR", PATIENCE)
+    assert "has no folder nowhere, which ps.codeDirectory names" in now(lacking).message
 
 
 def test_it_fails_with_git_s_own_words_and_tries_again_when_resumed(rig, server) -> None:

@@ -178,12 +178,44 @@ def test_a_rerun_is_a_new_trial_with_the_same_parameters(rig: Rig) -> None:
     rig.until(lambda: statuses(experiment)[0] == "FAILED")
     first.refresh_from_db()
     rig.submitted(experiment, 2)
-    with pytest.raises(Refused, match="All 2 trials"):
-        intents.rerun_trial(first)
-    change_and_undo.change(experiment, {"max_trial_number": 3})
     again = intents.rerun_trial(first)
     assert (again.rerun_of, again.sequence_id) == (first, 2)
     assert again.parameter_sets.get().value == first.parameter_sets.get().value
+    experiment.refresh_from_db()
+    assert experiment.max_trial_number == 3, "the limit was reached, and grew by one"
+
+
+@pytest.mark.parametrize("tuner", ["TPE", "GridSearch", "Random"])
+def test_a_rerun_with_changes_after_the_end_runs_that_trial_and_no_other(rig: Rig, tuner: str) -> None:
+    """Whatever the tuner: it gets none of the slots, and the change of the limit can be seen and undone as others."""
+    experiment = rig.experiment(trial_concurrency=2, max_trial_number=2, tuner={"name": tuner})
+    for trial in rig.submitted(experiment, 2):
+        report(trial, 0.5)
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE")
+    best = Trial.objects.filter(experiment=experiment).first()
+    again = intents.rerun_trial(best, parameters={"x": 0.125})
+    experiment.refresh_from_db()
+    assert (experiment.status, experiment.max_trial_number, again.sequence_id) == ("RUNNING", 3, 2)
+    *_, last = rig.submitted(experiment, 3)
+    assert last.parameter_sets.get().value == {"x": 0.125}
+    report(last, 0.25)
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE")
+    assert Trial.objects.filter(experiment=experiment).count() == 3
+    assert [change.fields for change in experiment.changes.all()] == [
+        {"max_trial_number": {"before": 2, "after": 3}}]
+
+
+def test_a_rerun_is_refused_where_the_time_is_up_and_the_limit_stays(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.5)
+    rig.until(lambda: Experiment.objects.get(pk=experiment.pk).status == "DONE")
+    Experiment.objects.filter(pk=experiment.pk).update(max_duration=0)
+    trial.refresh_from_db()
+    with pytest.raises(Refused, match="maxExperimentDuration"):
+        intents.rerun_trial(trial, parameters={"x": 0.125})
+    experiment.refresh_from_db()
+    assert (experiment.max_trial_number, experiment.status) == (1, "DONE")
 
 
 def test_the_end_the_platform_saw_waits_for_the_keepers_last_report(rig: Rig) -> None:

@@ -1,0 +1,175 @@
+"""What checkpoints cost: how fast a large one reaches the server, and whether anything else waits for it meanwhile.
+
+A trial saves a checkpoint of so many megabytes, which its keeper sends; the time is that from its announcement until
+the server counts it. In the same run the same bytes are copied over a loopback socket by a process that reads the file,
+to one that hashes what comes and writes it, flushed at the end. Other keepers report metrics meanwhile.
+
+    .venv/bin/python benchmarks/checkpoints.py [--megabytes 1024] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.ingest import Keepers  # noqa: E402
+from benchmarks.reporting import Report  # noqa: E402
+from tests.end_to_end.running_server import RunningServer  # noqa: E402
+from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
+
+#: At least so much of what copying and hashing reaches.
+RATE_LIMIT = 0.7
+#: Megabytes by which the server may grow.
+GROWTH_LIMIT = 50.0
+#: Milliseconds within which 99 of 100 reports of metrics are answered.
+P99_LIMIT = 150.0
+#: Reports of other keepers in a second, all together.
+REPORTS = 40.0
+MIB = 2 ** 20
+
+TRIAL = """\
+import nni, os, sys, time
+nni.get_next_parameter()
+go, begun, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+for number in range(int(sys.argv[4])):
+    while not os.path.exists("%s%d" % (go, number)):
+        time.sleep(0.01)
+    with nni.save_checkpoint(step=number) as path:
+        with open(path, "wb") as file:
+            for _ in range(size // 2 ** 20):
+                file.write(os.urandom(2 ** 20))
+        with open(begun + ".draft", "w") as file:
+            file.write(repr(time.time()))
+        os.rename(begun + ".draft", "%s%d" % (begun, number))
+nni.report_final_result(0.0)
+"""
+
+
+def copy_and_hash(source: Path, target: Path) -> float:
+    """Seconds in which the file gets from one process to another over a loopback socket, is hashed and is written."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        sender = multiprocessing.Process(target=_send, args=(source, server.getsockname()[1]))
+        begin = time.monotonic()
+        sender.start()
+        connection, _ = server.accept()
+        digest = hashlib.sha256()
+        with connection, open(target, "wb") as file:
+            while piece := connection.recv(MIB):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        seconds = time.monotonic() - begin
+        sender.join()
+    target.unlink()
+    return seconds
+
+
+def _send(source: Path, port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection, open(source, "rb") as file:
+        connection.sendfile(file)
+
+
+def resident_megabytes(pid: int) -> float:
+    """Of the server's process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("a process without memory")
+
+
+class Sampled:
+    """The greatest value of something that is looked at again and again."""
+
+    def __init__(self, look: Callable[[], float]) -> None:
+        self.greatest = look()
+        self._look, self._ended = look, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.1):
+            self.greatest = max(self.greatest, self._look())
+
+    def end(self) -> float:
+        self._ended.set()
+        self._thread.join()
+        return self.greatest
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    report = Report(__file__)
+    size = options.megabytes * MIB
+
+    with tempfile.TemporaryDirectory() as name, closing(RunningServer(Path(name) / "data")) as server:
+        server.start()
+        folder = Path(name)
+        code = folder / "code"
+        code.mkdir()
+        (code / "trial.py").write_text(TRIAL)
+        go, begun = folder / "go", folder / "begun"
+        others = SimulatedTrials(server, running=8)
+        keepers = Keepers(server.port, others.running)
+        experiment = server.launch({
+            "trialCommand": f"python3 trial.py {go} {begun} {size} {options.rounds}", "trialConcurrency": 1,
+            "maxTrialNumber": 1, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}, code)
+        trial = server.wait_until(lambda: server.get_all(f"experiments/{experiment}/trials/"), what="a trial")[0]["id"]
+        server.wait_until(lambda: server.get(f"trials/{trial}/")["status"] == "RUNNING", what="it runs")
+
+        def confirmed(number: int) -> bool:
+            found = server.get(f"trials/{trial}/checkpoints/")["results"]
+            return any(one["step"] == number for one in found)
+
+        source = folder / "source"
+        with open(source, "wb") as file:
+            for _ in range(options.megabytes):
+                file.write(os.urandom(MIB))
+        ratios, ours, plain = [], [], []
+        growth = answers = 0.0
+        for number in range(options.rounds):
+            plain.append(copy_and_hash(source, folder / "target"))
+            before = resident_megabytes(server.pid)
+            memory = Sampled(lambda: resident_megabytes(server.pid))
+            Path(f"{go}{number}").touch()
+            started = server.wait_until(lambda number=number: Path(f"{begun}{number}").exists()
+                                        and float(Path(f"{begun}{number}").read_text()), 120, "it is saved")
+            times: list[float] = []
+            posting = threading.Thread(target=lambda times=times: times.extend(keepers.post(
+                1, max(2.0, 1.5 * plain[-1]), REPORTS)))
+            posting.start()
+            server.wait_until(lambda number=number: confirmed(number), 300, "it counts")
+            ours.append(time.time() - started)
+            posting.join()
+            growth = max(growth, memory.end() - before)
+            answers = max(answers, 1000 * sorted(times)[int(0.99 * len(times))])
+            ratios.append(plain[-1] / ours[-1])
+        report.add(f"checkpoint of {options.megabytes} MB reaches the server, throughput", statistics.median(ratios),
+                   "x copy + hash", limit=RATE_LIMIT, at_least=True,
+                   beside=f"{options.megabytes / statistics.median(ours):.0f} MB/s beside "
+                          f"{options.megabytes / statistics.median(plain):.0f}")
+        report.add("the server's memory meanwhile, growth", growth, "MB", limit=GROWTH_LIMIT)
+        report.add("answer to a report of other keepers meanwhile, 99 %", answers, "ms", limit=P99_LIMIT)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

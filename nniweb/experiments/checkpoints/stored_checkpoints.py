@@ -1,0 +1,182 @@
+"""Checkpoints as rows: which chunks an experiment has, what a manifest adds, which checkpoints an attempt may go on
+from.
+
+Each function that writes is one or several short transactions of its own, unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
+from nniweb.experiments.checkpoints.chunk_files import (
+    chunk_path,
+    is_cheap_to_ask,
+    keep_file,
+    manifest_path,
+    size_of,
+)
+from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, CheckpointChunkUse, Experiment, Metric
+from trialkeeper import contract
+
+#: A chunk that a keeper asked for and that is there is kept for so long, though no checkpoint has it.
+WANTED_FOR = timedelta(hours=1)
+#: Checkpoints that a new attempt is told of.
+MOST_TO_RESUME = 3
+#: Hashes of one question to the database, and rows of one transaction.
+AT_ONCE = 500
+
+
+def missing_chunks(experiment: Experiment, hashes: Sequence[str], now: datetime) -> list[str]:
+    """Those of these chunks that the experiment does not have, in their order; the others are kept for WANTED_FOR."""
+    missing: list[str] = []
+    looks = is_cheap_to_ask()
+    for some in _slices(hashes):
+        rows = dict(CheckpointChunk.objects.filter(
+            experiment=experiment, sha256__in=some, lost_at=None).values_list("sha256", "size"))
+        # of what a restored backup does not have, or somebody removed from the disk, there are rows only
+        here = [sha256 for sha256, size in rows.items()
+                if not looks or size_of(chunk_path(experiment.public_id, sha256)) == size]
+        kept = set(_want(experiment, here, now))
+        missing += [sha256 for sha256 in some if sha256 not in kept]
+    return missing
+
+
+def _want(experiment: Experiment, hashes: Collection[str], now: datetime) -> list[str]:
+    """Keep these from being removed for a while; those that are still there."""
+    if not hashes:
+        return []
+    rows = CheckpointChunk.objects.filter(experiment=experiment, sha256__in=hashes, lost_at=None)
+    rows.update(wanted_at=now)
+    return list(rows.values_list("sha256", flat=True))
+
+
+def keep_chunk(experiment: Experiment, sha256: str, content: bytes, now: datetime) -> None:
+    """Store a chunk, unless it is there. Durable when this returns. Raises OSError, NoRoom where the disk is full.
+
+    The row is first, and says until the file is written that the chunk is lost: from then on nobody removes the file.
+    """
+    row, _ = CheckpointChunk.objects.update_or_create(
+        experiment=experiment, sha256=sha256, defaults={"size": len(content), "wanted_at": now},
+        create_defaults={"size": len(content), "wanted_at": now, "lost_at": now})
+    keep_file(chunk_path(experiment.public_id, sha256), sha256, content)
+    if row.lost_at is not None:
+        CheckpointChunk.objects.filter(pk=row.pk).update(lost_at=None)
+
+
+def chunk_was_lost(experiment: Experiment, sha256: str, now: datetime) -> None:
+    """Its file is damaged or missing: keepers shall send it again. Checkpoints that have it cannot be used until then.
+    """
+    CheckpointChunk.objects.filter(experiment=experiment, sha256=sha256, lost_at=None).update(lost_at=now)
+
+
+def has_chunk(experiment: Experiment, sha256: str) -> bool:
+    """Whether the experiment has it and it was not found lost."""
+    return CheckpointChunk.objects.filter(experiment=experiment, sha256=sha256, lost_at=None).exists()
+
+
+def wrong_sizes(experiment: Experiment, chunks: Mapping[str, int]) -> bool:
+    """Whether a chunk has another size than a manifest says."""
+    return any(size != chunks[sha256] for some in _slices(list(chunks)) for sha256, size in
+               CheckpointChunk.objects.filter(experiment=experiment, sha256__in=some).values_list("sha256", "size"))
+
+
+def add_checkpoint(attempt: Attempt, manifest: str, content: bytes, *, name: str, size: int, file_count: int,
+                   chunks: Collection[str], now: datetime) -> list[str]:
+    """Store a manifest and which chunks it has. The chunks that are missing after all; it does not count yet.
+
+    Harmless when repeated, also where it was interrupted: rows are written some at a time, and ``stored_at`` last.
+    Raises OSError, NoRoom where the disk is full.
+    """
+    checkpoint, _ = Checkpoint.objects.get_or_create(
+        attempt=attempt, manifest=manifest, defaults={
+            "trial_id": attempt.trial_id, "name": name, "size": size, "file_count": file_count, "created_at": now})
+    # after the row, which keeps others from removing the file
+    experiment = attempt.trial.experiment
+    keep_file(manifest_path(experiment.public_id, manifest), manifest, content)
+    if checkpoint.stored_at is not None and checkpoint.removed_at is None:
+        return []
+    missing: list[str] = []
+    for some in _slices(list(chunks)):
+        with transaction.atomic():  # those that are removed meanwhile have no use: who removes them looks, too
+            keys = dict(CheckpointChunk.objects.filter(
+                experiment=experiment, sha256__in=some).values_list("sha256", "pk"))
+            CheckpointChunkUse.objects.bulk_create(
+                (CheckpointChunkUse(checkpoint=checkpoint, chunk_id=key) for key in keys.values()),
+                ignore_conflicts=True)
+        missing += [sha256 for sha256 in some if sha256 not in keys]
+    if missing:
+        return missing
+    # one that was removed and is saved again does not count before it is confirmed again
+    Checkpoint.objects.filter(pk=checkpoint.pk).update(
+        stored_at=now, removed_at=None, k=None, confirmed_n=None, confirmed_at=None)
+    return []
+
+
+def rows_of(attempt_pk: int, manifests: Collection[str]) -> set[str]:
+    """Those of these manifests that the attempt has sent, with all their chunks."""
+    return set(Checkpoint.objects.filter(attempt=attempt_pk, manifest__in=manifests, stored_at__isnull=False,
+                                         removed_at=None).values_list("manifest", flat=True))
+
+
+def confirm(attempt_pk: int, entry: contract.Entry, at: datetime) -> None:
+    """The checkpoint counts from now on. Within the caller's transaction."""
+    first = Attempt.objects.values_list("first_sequence", flat=True).get(pk=attempt_pk) or 0
+    Checkpoint.objects.filter(attempt=attempt_pk, manifest=entry["id"]).update(
+        k=entry["k"], step=entry["step"], sequence=entry["sequence"], joined_sequence=first + entry["sequence"],
+        confirmed_n=entry["n"], confirmed_at=at)
+
+
+def let_go_of_older(trial: int, at: datetime) -> None:
+    """Mark the checkpoints of a trial that are too many now; the worker removes what they consist of.
+
+    Within the caller's transaction.
+    """
+    asked = checkpoints_of(Experiment.objects.only("config").get(trials=trial))
+    kept = 1 if asked is None else asked.keep
+    known = list(counting(trial))
+    old = {one.pk for one in known[kept:]}
+    if old and asked is not None and asked.keep_best and (best := _best(trial, known)) is not None:
+        old.discard(best)
+    if old:
+        Checkpoint.objects.filter(pk__in=old).update(removed_at=at)
+
+
+def _best(trial: int, known: Sequence[Checkpoint]) -> int | None:
+    """The checkpoint whose last intermediate result before it is the best; None where none has one."""
+    falls = Experiment.objects.only("optimize_mode").get(
+        trials=trial).optimize_mode == Experiment.OptimizeMode.MINIMIZE
+    numbers: dict[int, float] = {}
+    for one in known:
+        number = Metric.objects.filter(
+            attempt=one.attempt_id, kind=contract.PERIODICAL, sequence__lt=one.sequence,
+            number__isnull=False).order_by("-sequence", "-n").values_list("number", flat=True).first()
+        if number is not None:
+            numbers[one.pk] = number
+    return (min if falls else max)(numbers, key=lambda pk: numbers[pk]) if numbers else None
+
+
+def counting(trial: int) -> QuerySet[Checkpoint]:
+    """The checkpoints of a trial that are whole, confirmed and there, the newest first."""
+    return Checkpoint.objects.filter(trial=trial, confirmed_at__isnull=False, removed_at=None).order_by(
+        "-attempt__number", "-confirmed_n")
+
+
+def to_resume(attempt: Attempt) -> list[Checkpoint]:
+    """Where this attempt may go on from, the newest first. No question for the first attempt of a trial that has not
+    begun.
+    """
+    if attempt.number == 1 and not attempt.journal_id:
+        return []
+    return list(counting(attempt.trial_id)[:MOST_TO_RESUME])
+
+
+def _slices(hashes: Sequence[str]) -> Iterator[list[str]]:
+    rest = iter(hashes)
+    while some := list(islice(rest, AT_ONCE)):
+        yield some

@@ -1,0 +1,115 @@
+"""Removes checkpoints that were let go of, and chunks that no checkpoint has, some at a time.
+
+A row goes before its file, in one transaction: whoever sends the same chunk waits for its end, and then finds neither.
+Whatever moment it is interrupted at, the same call goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from nniweb.experiments.checkpoints.chunk_files import chunk_path, manifest_path, remove_all, remove_file
+from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, CheckpointChunkUse, Experiment
+from nniweb.experiments.retention.removal import Pace, remove_rows
+from nniweb.experiments.sql.selected_rows import is_any
+
+#: What was sent and has become no checkpoint that counts is kept for so long: a large one is sent for hours.
+UNUSED_FOR = timedelta(days=1)
+#: Files that one transaction removes at most.
+MOST_FILES = 100
+
+
+def remove_old_checkpoints(pace: Pace, is_over: Callable[[], bool]) -> bool:
+    """Remove what checkpoints consist of that were let go of; whether there were any. One small question if not."""
+    if not is_any(Checkpoint, "removed_at IS NOT NULL AND stored_at IS NOT NULL", []):
+        return False
+    while not is_over():
+        checkpoint = Checkpoint.objects.filter(removed_at__isnull=False, stored_at__isnull=False).select_related(
+            "trial__experiment").defer("trial__experiment__config", "trial__experiment__config_text").order_by(
+            "removed_at").first()
+        if checkpoint is None:
+            break
+        _remove_one(checkpoint, pace, is_over)
+    return True
+
+
+def _remove_one(checkpoint: Checkpoint, pace: Pace, is_over: Callable[[], bool]) -> None:
+    experiment = checkpoint.trial.experiment
+    its_uses = CheckpointChunkUse.objects.filter(checkpoint=checkpoint)
+    while uses := dict(its_uses.values_list("pk", "chunk")[:MOST_FILES]):
+        with pace.measured():
+            CheckpointChunkUse.objects.filter(pk__in=list(uses)).delete()
+            # those that nobody has asked for since it was sent; the others are left to ``remove_unused_chunks``
+            _remove_unused(experiment, CheckpointChunk.objects.filter(
+                pk__in=list(uses.values()), wanted_at__lte=checkpoint.stored_at), checkpoint.removed_at)
+        if is_over():
+            return
+    with pace.measured():
+        others = Checkpoint.objects.filter(trial__experiment=experiment, manifest=checkpoint.manifest)
+        if not others.exclude(pk=checkpoint.pk).exclude(removed_at__isnull=False, stored_at=None).exists():
+            remove_file(manifest_path(experiment.public_id, checkpoint.manifest))
+        still = Checkpoint.objects.filter(pk=checkpoint.pk, removed_at__isnull=False)
+        if Attempt.objects.filter(resumed_from=checkpoint.pk).exists():
+            still.update(stored_at=None)
+        else:
+            still.delete()
+
+
+def _remove_unused(experiment: Experiment, chunks: QuerySet[CheckpointChunk], now: datetime | None) -> int:
+    """Those of these chunks that no checkpoint has. Within the caller's transaction."""
+    used = CheckpointChunkUse.objects.filter(chunk=OuterRef("pk"))
+    unused = list(chunks.filter(~Exists(used)).values_list("pk", flat=True)[:MOST_FILES])
+    # holds the rows: from here on whoever asks for one waits, and those that were asked for meanwhile stay
+    chunks.filter(pk__in=unused).update(lost_at=now)
+    gone = dict(chunks.filter(~Exists(used), pk__in=unused).values_list("pk", "sha256"))
+    CheckpointChunk.objects.filter(pk__in=list(gone)).delete()
+    for sha256 in gone.values():
+        remove_file(chunk_path(experiment.public_id, sha256))
+    return len(gone)
+
+
+def remove_unused(experiment: Experiment, now: datetime, pace: Pace, is_over: Callable[[], bool]) -> bool:
+    """What keepers have sent of an experiment and no checkpoint that counts has; False where ``is_over`` came first."""
+    if not CheckpointChunk.objects.filter(experiment=experiment).exists():
+        return True
+    before = now - UNUSED_FOR
+    Checkpoint.objects.filter(trial__experiment=experiment, confirmed_at=None, removed_at=None, created_at__lt=before,
+                              stored_at__isnull=False).update(removed_at=now)
+    while not is_over():
+        with pace.measured():
+            count = _remove_unused(experiment, CheckpointChunk.objects.filter(
+                experiment=experiment, wanted_at__lt=before), now)
+        if not count:
+            return True
+    return False
+
+
+def let_go_of_checkpoints(trials: Sequence[int], now: datetime) -> int:
+    """Have all checkpoints of these trials removed; how many there are."""
+    return Checkpoint.objects.filter(trial__in=trials, removed_at=None).update(removed_at=now)
+
+
+def remove_checkpoints_of(experiment: Experiment, pace: Pace, is_over: Callable[[], bool]) -> bool:
+    """All rows and files of a deleted experiment; False where ``is_over`` came first."""
+    while remove_rows(CheckpointChunkUse, pace, chunk__experiment=experiment):
+        if is_over():
+            return False
+    while chunks := list(CheckpointChunk.objects.filter(experiment=experiment)[:MOST_FILES]):
+        for chunk in chunks:
+            remove_file(chunk_path(experiment.public_id, chunk.sha256))
+        with pace.measured():
+            CheckpointChunk.objects.filter(pk__in=[chunk.pk for chunk in chunks]).delete()
+        if is_over():
+            return False
+    while checkpoints := list(Checkpoint.objects.filter(trial__experiment=experiment)[:MOST_FILES]):
+        for one in checkpoints:
+            remove_file(manifest_path(experiment.public_id, one.manifest))
+        with pace.measured():
+            Checkpoint.objects.filter(pk__in=[one.pk for one in checkpoints]).delete()
+        if is_over():
+            return False
+    remove_all(experiment.public_id)
+    return True

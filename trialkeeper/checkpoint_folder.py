@@ -1,0 +1,222 @@
+"""The trial's folder of checkpoints (contract.ENV_CHECKPOINTS): which checkpoints in it are complete.
+
+Names that begin with a dot or end with one of UNFINISHED are work in progress. Anything else is complete
+
+* at once where our ``nni`` module has announced it (``announce``), or where it has got its name by a rename: that
+  changes a file's status (ctime) and not its content (mtime), and a file that is being written has both the same;
+* else, where a program writes under the last name itself, when nothing in it has changed for SETTLED seconds.
+
+Hard links to what is complete are laid aside until it was sent: a trial may replace or remove it meanwhile.
+"""
+
+import json
+import os
+import re
+import shutil
+import stat
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+
+from trialkeeper import contract
+from trialkeeper.checkpoint_entry import is_name
+from trialkeeper.whole_number import whole_number
+
+#: Endings of names of what is being written.
+UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "~")
+#: Seconds without a change after which what was written in place counts as complete.
+SETTLED = 5.0
+#: Name and step of the latest checkpoint, for our ``nni`` module: {"name", "step"}.
+LATEST_WITH_STEP = ".latest.json"
+#: Folder beside the trial's for what waits to be sent.
+SENDING_FOLDER = "checkpoints_to_send"
+#: A number in a name, and the letters before it. No longer than what fits into a column of whole numbers.
+_NUMBER = re.compile("([A-Za-z]*)[-_= ]?(?<![0-9])([0-9]{1,15})(?![0-9])")
+#: Announcements that are remembered while what they announce does not come.
+MOST_ANNOUNCED = 100
+#: Most files of a checkpoint that are looked at to see whether it changes.
+_MOST_LOOKED_AT = 2000
+
+
+class Complete(NamedTuple):
+    """A checkpoint that is complete. ``changed``: when its content changed last, by the file system (seconds).
+
+    ``is_named``: the trial has named it as its latest.
+    """
+
+    name: str
+    step: Optional[int]
+    changed: float
+    is_named: bool
+
+
+#: Names of what may be checkpoints, and what they are.
+Listing = List[Tuple[str, os.stat_result]]
+
+
+class CheckpointFolder:
+    """For the keeper's main thread."""
+
+    def __init__(self, attempt_folder: str, now: Callable[[], float]) -> None:
+        """``now``: seconds since 1970."""
+        self.path = os.path.join(attempt_folder, contract.CHECKPOINTS_FOLDER)
+        self._sending = os.path.join(attempt_folder, SENDING_FOLDER)
+        self._now = now
+        #: Name -> what it was when it was taken.
+        self._taken: Dict[str, Tuple[int, int, int]] = {}
+        self._announced: Dict[str, Optional[int]] = {}
+        self._seen_at: Optional[int] = None
+        self._is_waiting = False
+
+    def make(self) -> None:
+        """Raises OSError."""
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+
+    def announce(self, name: str, step: Optional[int]) -> None:
+        """The trial renames one to this name now."""
+        self._announced[name] = step
+        while len(self._announced) > MOST_ANNOUNCED:
+            del self._announced[next(iter(self._announced))]
+
+    def has_news(self) -> bool:
+        """Whether a look may find something; of a trial without checkpoints this costs one ``stat``."""
+        if self._announced or self._taken or self._is_waiting:  # a file that is written anew does not change its folder
+            return True
+        try:
+            return os.stat(self.path).st_mtime_ns != self._seen_at
+        except OSError:
+            return False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether one that the trial has announced was not seen yet."""
+        return bool(self._announced)
+
+    def unfinished(self) -> List[str]:
+        """Names of what was being written, by name; at most a hundred."""
+        try:
+            names = os.listdir(self.path)
+        except OSError:
+            return []
+        return sorted(name for name in names if name.startswith(".saving-") or name.endswith(UNFINISHED))[:100]
+
+    def forget(self, name: str) -> None:
+        """It changed while it was read: it is to be found anew."""
+        self._taken.pop(name, None)
+
+    def listing(self) -> Listing:
+        """What is there now. What a trial announces is in its metrics file before it is here."""
+        try:
+            self._seen_at = os.stat(self.path).st_mtime_ns
+            names = os.listdir(self.path)
+        except OSError:
+            return []
+        found: Listing = []
+        for name in names:
+            if is_name(name) and not name.endswith(UNFINISHED):
+                try:
+                    found.append((name, os.stat(os.path.join(self.path, name), follow_symlinks=False)))
+                except OSError:
+                    continue
+        return found
+
+    def take_complete(self, listing: Listing, has_ended: bool = False) -> List[Complete]:
+        """What is complete of it and was not taken before, the oldest first.
+
+        Call it when everything was announced that the trial wrote before the listing. ``has_ended``: nothing is written
+        any more.
+        """
+        found: List[Complete] = []
+        self._is_waiting = False
+        for name, seen in listing:
+            state = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+            if self._taken.get(name) == state:
+                continue
+            said = name in self._announced
+            changed = max(seen.st_mtime, seen.st_ctime)
+            if not said and not has_ended and seen.st_ctime_ns <= seen.st_mtime_ns:
+                changed = self._last_change(name, seen)
+                if self._now() - changed < SETTLED:
+                    self._is_waiting = True
+                    continue
+            self._taken[name] = state
+            found.append(Complete(name, self._announced.pop(name) if said else step_of(name), changed, said))
+        return sorted(found, key=lambda one: one.changed)
+
+    def take_as_found(self, name: str) -> None:
+        """What was put back there is not found anew."""
+        try:
+            seen = os.stat(os.path.join(self.path, name), follow_symlinks=False)
+        except OSError:
+            return
+        self._taken[name] = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+
+    def name_latest(self, name: str, step: Optional[int]) -> None:
+        """Have the trial, should it ask, go on with this one. Raises OSError."""
+        for file, text in ((LATEST_WITH_STEP, json.dumps({"name": name, "step": step})), (contract.LATEST_FILE, name)):
+            draft = os.path.join(self.path, ".keeper-names-latest")
+            with open(draft, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.replace(draft, os.path.join(self.path, file))
+
+    def set_aside(self, name: str, k: int) -> str:
+        """The folder in which the checkpoint stays as it is now: with hard links where the file system can."""
+        aside = os.path.join(self._sending, str(k))
+        try:
+            os.makedirs(aside, mode=0o700, exist_ok=True)
+            _link_tree(os.path.join(self.path, name), os.path.join(aside, name))
+        except OSError:  # another file system, none with links, a full disk, a checkpoint that is being removed
+            shutil.rmtree(aside, ignore_errors=True)
+            return self.path
+        return aside
+
+    def let_go(self, folder: str) -> None:
+        """What ``set_aside`` gave is not needed any more."""
+        if folder != self.path:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def clean_up(self) -> None:
+        """Remove what an earlier keeper had set aside."""
+        shutil.rmtree(self._sending, ignore_errors=True)
+
+    def _last_change(self, name: str, seen: os.stat_result) -> float:
+        """When anything in it changed last. Of a file it is its own time."""
+        latest = seen.st_mtime
+        if not stat.S_ISDIR(seen.st_mode):
+            return latest
+        looked_at = 0
+        for parent, folders, files in os.walk(os.path.join(self.path, name)):
+            for inner in folders + files:
+                looked_at += 1
+                if looked_at > _MOST_LOOKED_AT:
+                    return latest
+                try:
+                    latest = max(latest, os.stat(os.path.join(parent, inner), follow_symlinks=False).st_mtime)
+                except OSError:
+                    continue
+        return latest
+
+
+def step_of(name: str) -> Optional[int]:
+    """The step that a name tells: the number after its last "step" or "epoch", else its last number; None without one.
+
+    ``checkpoint-500``, ``step-12``, ``epoch=3-step=40.ckpt``, ``model.012.h5``: 500, 12, 40, 12. An ending such as
+    ``.h5`` is none.
+    """
+    stem, dot, ending = name.rpartition(".")
+    numbers = _NUMBER.findall(stem if dot and stem and whole_number(ending) is None else name)
+    if not numbers:
+        return None
+    named = {word.lower(): digits for word, digits in numbers}
+    return whole_number(named.get("step") or named.get("epoch") or numbers[-1][1])
+
+
+def _link_tree(source: str, target: str) -> None:
+    if not os.path.isdir(source) or os.path.islink(source):
+        os.link(source, target, follow_symlinks=False)
+        return
+    os.mkdir(target, 0o700)
+    seen: Set[str] = set()
+    for name in os.listdir(source):
+        if len(seen) > contract.MAX_CHECKPOINT_FILES:
+            return
+        seen.add(name)
+        _link_tree(os.path.join(source, name), os.path.join(target, name))
