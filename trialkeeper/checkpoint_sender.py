@@ -147,7 +147,10 @@ class CheckpointSender:
                 if chunk not in missing:
                     continue
                 content = read_chunk(what.folder, what.name, file, number)
-                self._must_be_taken(self._call("PUT", "chunks/" + chunk, content))
+                answer = self._call("PUT", "chunks/" + chunk, content)
+                if answer.status == 400:  # it has another hash than it had
+                    raise Problem(contract.CHANGED, what.name)
+                self._must_be_taken(answer)
                 missing.discard(chunk)
                 sent += len(content)
                 if self._rate:

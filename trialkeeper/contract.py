@@ -111,7 +111,7 @@ REPORT_BATCH_BYTES = 512 * 1024
 #: NNI's own limit for one metric: shorter than this many bytes.
 MAX_METRIC_BYTES = 1_000_000
 #: Most bytes of one chunk of a checkpoint. Files are cut at multiples of it.
-CHUNK_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 8 * 1024 * 1024
 #: Most bytes of a checkpoint's manifest, and most files and folders in it.
 MAX_MANIFEST_BYTES, MAX_CHECKPOINT_FILES = 16 * 1024 * 1024, 50_000
 #: Hashes in one question for missing chunks.

@@ -29,6 +29,8 @@ else:
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 10.0, 60.0
 #: Seconds to try an address while the agent's socket is there as another way.
 CONNECT_TIMEOUT_BESIDE_RELAY = 3.0
+#: Bytes of a file that are sent at once.
+BLOCK_BYTES = 256 * 1024
 #: Bodies longer than this are compressed.
 COMPRESS_FROM = 4096
 
@@ -164,7 +166,8 @@ class ServerConnection:
         if parts.scheme == "https":
             connection = _https_connection(parts.hostname, parts.port, self._access.ca_file, self._connect_timeout)
         else:
-            connection = http_client.HTTPConnection(parts.hostname, parts.port, timeout=self._connect_timeout)
+            connection = http_client.HTTPConnection(parts.hostname, parts.port, timeout=self._connect_timeout,
+                                                    blocksize=BLOCK_BYTES)
         connection.connect()
         connection.sock.settimeout(ANSWER_TIMEOUT)
         self._connection, self._url = connection, url
@@ -197,7 +200,7 @@ def _https_connection(host: str, port: Optional[int], ca_file: Optional[str],
         http_client = importlib.reload(http_client)  # this time with ssl
     if ca_file is not None and not os.path.isfile(ca_file):
         raise ValueError("the file %s with the certificate authority does not exist" % ca_file)
-    return http_client.HTTPSConnection(host, port, timeout=timeout,
+    return http_client.HTTPSConnection(host, port, timeout=timeout, blocksize=BLOCK_BYTES,
                                        context=ssl.create_default_context(cafile=ca_file))
 
 

@@ -15,6 +15,9 @@ from nniweb.middleware.body_size import declared_length
 from trainingservice.receiver.report_reading import RefusedReport
 from trialkeeper import contract
 
+#: Bytes of a body that are written at once: a thread that is asked for each piece costs more than writing it.
+GATHERED_BYTES = 256 * 1024
+
 
 def length_of(headers: dict[bytes, str]) -> int | None:
     """What Content-Length says, None where there is none."""
@@ -56,6 +59,8 @@ async def spooled_body(receive: ASGIReceiveCallable, limit: int, length: int | N
     """
     loop = asyncio.get_running_loop()
     size, is_known = 0, False
+    gathered: list[bytes] = []
+    waiting = 0
     body: Any = SpooledTemporaryFile(ANYBODYS_BYTES, dir=str(settings.DATA_FOLDER))  # noqa: SIM115  who gets it closes it
     try:
         while True:
@@ -69,11 +74,16 @@ async def spooled_body(receive: ASGIReceiveCallable, limit: int, length: int | N
             size += len(piece)
             if size > limit:
                 raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must have at most {limit} bytes.")
-            if size > ANYBODYS_BYTES:
-                await loop.run_in_executor(threads, body.write, piece)
-            else:
-                body.write(piece)
-            if not message.get("more_body"):
+            gathered.append(piece)
+            waiting += len(piece)
+            is_whole = not message.get("more_body")
+            if size <= ANYBODYS_BYTES or waiting >= GATHERED_BYTES or is_whole:
+                content, gathered, waiting = b"".join(gathered), [], 0
+                if size > ANYBODYS_BYTES:
+                    await loop.run_in_executor(threads, body.write, content)
+                else:
+                    body.write(content)
+            if is_whole:
                 body.seek(0)
                 whole: IO[bytes] = body
                 return whole

@@ -67,7 +67,7 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
 def may_start(job_name: str, token_hash: str) -> None:
     """Whether a keeper of this attempt may begin, asked before it is handed out. Raises RefusedReport."""
     try:
-        if attempt_of(job_name, token_hash).stage == Attempt.Stage.ENDED:
+        if _opened(job_name, token_hash).stage == Attempt.Stage.ENDED:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
     finally:
         close_old_connections()
@@ -76,7 +76,7 @@ def may_start(job_name: str, token_hash: str) -> None:
 def may_report(job_name: str, token_hash: str) -> None:
     """Whether this token opens this job, asked before a large body is read. Raises RefusedReport."""
     try:
-        attempt_of(job_name, token_hash)
+        _opened(job_name, token_hash)
     finally:
         close_old_connections()
 
@@ -111,10 +111,21 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
         close_old_connections()
 
 
+def _opened(job_name: str, token_hash: str) -> Attempt:
+    """The attempt that the token opens: what tells so, and no more. Asked before each large body. Raises RefusedReport.
+    """
+    attempt = Attempt.objects.only("token_hashes", "end_received_at", "stage").filter(job_name=job_name).first()
+    return _authenticated(attempt, token_hash)
+
+
 def attempt_of(job_name: str, token_hash: str) -> Attempt:
     """The attempt that the token opens, with its trial and experiment. Raises RefusedReport."""
     attempt = Attempt.objects.select_related("trial__experiment__cluster", "trial__experiment__code").filter(
         job_name=job_name).first()
+    return _authenticated(attempt, token_hash)
+
+
+def _authenticated(attempt: Attempt | None, token_hash: str) -> Attempt:
     if attempt is None:
         raise RefusedReport(404, "unknown", "No trial job of this name is known here.")
     authenticate(attempt, token_hash, timezone.now())
