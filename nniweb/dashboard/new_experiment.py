@@ -36,6 +36,8 @@ FIELDS = {"base_directory": "Code folder", "code": "Code", "code_of": "Code", "c
 WAYS = {"template": "A template", "file": "A config file", "clone": "An earlier experiment", "fields": "Field by field"}
 #: Experiments that are offered to start from.
 MOST_EARLIER = 12
+#: Experiments whose results are offered to start from.
+MOST_SOURCES = 100
 
 
 class NewExperiment(View):
@@ -107,8 +109,9 @@ class NewExperiment(View):
             "amiss": sum(not finding["ok"] for finding in checked["findings"]) if checked else 0, "start": start,
             "lines": [(number, number in wrong) for number in range(1, lines + 1)], "way": way, "ways": WAYS,
             "code_from": _code_from(given, user), "kept": kept, "templates": launch_templates().values(),
-            "earlier": _earlier(user), "clusters": _clusters(user), "tuners": choices(TUNERS),
-            "assessors": choices(ASSESSORS), "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
+            "earlier": _earlier(user), "sources": _sources(user), "clusters": _clusters(user),
+            "tuners": choices(TUNERS), "assessors": choices(ASSESSORS),
+            "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
             "platforms": {name: section_fields(load_platform(name)) for name in platform_names()},
             "groups": list(groups_to_share_with(user).values_list("name", flat=True)),
             "default_group": default.name if default is not None else "",
@@ -144,6 +147,14 @@ def _earlier(user: User) -> list[Experiment]:
         return []
     return list(visible_experiments(user).only("public_id", "name", "status", "created_at")
                 .order_by("-created_at")[:MOST_EARLIER])
+
+
+def _sources(user: User) -> list[Experiment]:
+    """The newest ones that may be named in startFrom; whether their results fit, the check says."""
+    if not user.may_change:
+        return []
+    return list(visible_experiments(user).filter(archived=False).only("public_id", "name", "created_at")
+                .order_by("-created_at")[:MOST_SOURCES])
 
 
 def _shown(error: ConfigError) -> dict[str, Any]:

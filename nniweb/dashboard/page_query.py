@@ -15,7 +15,7 @@ class PageQuery:
     """What an address asks for. Words that are not understood are left out: a mistyped link still shows something."""
 
     #: How things are shown, not which.
-    NO_FILTERS = frozenset({"order", "columns", "page_size", "group", "density"})
+    NO_FILTERS = frozenset({"order", "columns", "without", "page_size", "group", "density"})
 
     def __init__(self, form: type[Query], given: QueryDict) -> None:
         fields = self._fields = form().fields

@@ -8,7 +8,6 @@ from nniweb.dashboard import (
     clusters,
     new_experiment,
     notifications,
-    platforms,
     trial_page,
     usage,
 )
@@ -26,6 +25,7 @@ from nniweb.dashboard.experiment_tabs import (
     trials,
 )
 from nniweb.dashboard.home import experiment_list
+from nniweb.dashboard.reference import platforms, reasons
 from nniweb.dashboard.report import report_page
 
 EXPERIMENT = "experiments/<slug:public_id>"
@@ -66,6 +66,7 @@ urlpatterns = [
     path("clusters/<slug:public_id>/edit/", cluster_form.edit_cluster, name="cluster-edit"),
     path("clusters/<slug:public_id>/", clusters.one_cluster, name="cluster"),
     path("usage/", usage.usage_page, name="usage"),
+    path("reasons/", reasons.reasons, name="reasons"),
     path("platforms/", platforms.platforms, name="platforms"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/<slug:public_id>/", notifications.one_notification, name="notification"),

@@ -12,6 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from nniweb.client.words import outcome_words
+from nniweb.dashboard.reference.reasons import address_of
 from trainingservice.reasons import jobs_named_by
 from trainingservice.words.byte_size import byte_size as size_in_units
 from trainingservice.words.status_words import status_word as word_of
@@ -254,6 +255,12 @@ _WAYS_OF_REPORTS = {"direct": "Reports directly to this server", "relay": "Repor
 def way_of_reports(way: str) -> str:
     """How the trials of a machine report, in words; a platform's own word stays."""
     return _WAYS_OF_REPORTS.get(way, way)
+
+
+@register.filter
+def explained_at(code: str | None) -> str:
+    """The address that says what a reason's code means; "" where there is no code."""
+    return address_of(code or "")
 
 
 @register.filter

@@ -38,7 +38,7 @@ class ScriptedKeeperServer:
         self.orders: list[dict[str, Any]] = []
         self.gone = False
         self.job: dict[str, Any] | None = None
-        self.code: bytes = b""
+        self.code: bytes | None = b""  # None: whoever asks is told to come again
         self.files: dict[str, bytes] = {}
         self.chunks: dict[str, bytes] = {}  # by hash
         self.manifests: dict[str, bytes] = {}
@@ -139,7 +139,7 @@ class ScriptedKeeperServer:
         if handler.command == "GET" and path.endswith("/job"):
             return (200, self.job) if self.job else (404, installation)
         if handler.command == "GET" and path.endswith("/code"):
-            return 200, self.code
+            return (503, installation) if self.code is None else (200, self.code)
         if "/chunks/" in path or "/checkpoints/" in path:
             return self._answer_about_checkpoints(handler.command, path.split("/", 2)[2], body, installation)
         if handler.command == "PUT":

@@ -57,7 +57,8 @@ def save_checkpoint(path: "str | None" = None, step: "int | None" = None) -> "It
         name = "checkpoint-%d" % _number if step is None else "step-%d" % step
         _number += 1
     if name in ("", ".", "..", "latest") or "/" in name or name.startswith("."):
-        raise ValueError("%r is no name of a checkpoint: it must be one part of a path, without a dot before it" % name)
+        raise ValueError("\"%s\" is no name of a checkpoint: it must be one part of a path, and not begin with a dot"
+                         % name)
     draft = os.path.join(folder, ".saving-%d-%s" % (os.getpid(), name))
     _remove(draft)
     try:

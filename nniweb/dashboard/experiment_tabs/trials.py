@@ -40,6 +40,7 @@ class TrialTableQuery(TrialFilters):
     order = OrderField(default="-sequence_id")
     group = GroupField(default=PROPOSALS)
     columns = CommaListField(child=serializers.CharField(max_length=200), required=False)
+    without = CommaListField(child=serializers.CharField(max_length=200), required=False)
     page_size = serializers.ChoiceField(choices=PAGE_SIZES, default=USUAL_SIZE)
     density = serializers.ChoiceField(choices=DENSITIES, default=DENSITIES[0])
 
@@ -61,7 +62,9 @@ def trials(request: HttpRequest, public_id: str) -> HttpResponse:
     rows = TrialSerializer(page, many=True, context={"now": timezone.now()}).data
     choices = trial_columns.choices_of(found)
     usual = trial_columns.usual_names(found, choices)
-    columns = trial_columns.shown(choices, query.values.get("columns") or usual, list(rows))
+    hidden = set(query.values.get("without") or ())
+    names = query.values.get("columns") or [name for name in usual if name not in hidden]
+    columns = trial_columns.shown(choices, names, list(rows))
     context = tab(request, found, "experiment-trials", order=query.order, is_filtered=query.is_filtered,
                   is_grouped=is_grouped, first_page=page.number == 1, page_size=size, fitting_rows=page.paginator.count,
                   next_sequence_id=found.next_sequence_id,

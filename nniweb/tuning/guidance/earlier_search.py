@@ -1,8 +1,11 @@
 """Proposals from results of earlier experiments, as long as they agree with the results of this one."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +14,9 @@ from nniweb.tuning.guidance.smooth_model import SmoothModel
 from nniweb.tuning.search_space.coordinate_table import CoordinateTable, Table
 from nniweb.tuning.search_space.space import Coordinates, Parameter, Parameters, Path, SearchSpace
 from nniweb.tuning.tuner_base.surrogate_search import Surrogate, SurrogateSearch, scaled
+
+if TYPE_CHECKING:
+    from nniweb.tuning.guidance.joint_model import JointModel
 
 #: Results of this experiment with which they are compared, at least.
 FEWEST_COMPARED = 4
@@ -149,6 +155,8 @@ class EarlierSearch(SurrogateSearch):
         self._models = [_EarlierModel(self.space, self._table, results) for results in self._earlier]
         self._openings = _openings(self._models)
         self._known_at = (-1, False)
+        #: The joint model of the last proposal, and how many results it is of.
+        self._joint: tuple[int, JointModel] | None = None
 
     def wants(self, number: int) -> bool:
         """Whether proposal ``number`` is to follow from the earlier results."""
@@ -198,7 +206,12 @@ class EarlierSearch(SurrogateSearch):
         # not at the top: it needs packages that are not always installed
         from nniweb.tuning.guidance.joint_model import JointModel
 
-        return JointModel([model for model, weight in zip(self._models, weights, strict=True) if weight])
+        # several proposals between two results follow from the same fit
+        told, before = self._joint or (-1, None)
+        model = JointModel([model for model, weight in zip(self._models, weights, strict=True) if weight],
+                           before.parameters if before is not None and told == self.told else None)
+        self._joint = self.told, model
+        return model
 
     def _opening(self, place: int, rng: np.random.Generator) -> Iterator[Parameters]:
         for coordinates in self._openings[place:]:

@@ -48,10 +48,12 @@ class Earlier(Protocol):
 class JointModel:
     """``earlier``: at least one. Its losses are compared on a line through what it predicts for the results of this
     experiment and what came out. Of each experiment as many results are used, from the best to the worst.
+    ``parameters``: of a model that was fitted to the same results, to save the time that finding them takes.
     """
 
-    def __init__(self, earlier: Sequence[Earlier]) -> None:
+    def __init__(self, earlier: Sequence[Earlier], parameters: Table | None = None) -> None:
         self._earlier = earlier
+        self.parameters = parameters
 
     def fit(self, features: Table, losses: Table, _seed: int) -> float:
         rows, values = [features], [losses]
@@ -66,13 +68,18 @@ class JointModel:
         self._losses = normalized((together - together.mean()) / (float(together.std()) or 1.0))
         self._is_own = np.arange(len(together)) < len(losses)
         self._failed = float(self._losses[self._is_own].mean())
-        columns = features.shape[1]
+        if self.parameters is None:
+            self.parameters = self._likeliest(features.shape[1])
+        self._settle(self.parameters)
+        return float(self.predict(features)[0].min())
+
+    def _likeliest(self, columns: int) -> Table:
         start, low, high = (np.log([*[bound] * columns, *rest]) for bound, *rest in zip(
             _LENGTH, _SHARED, _OWN, _FACTOR, _NOISE, _NOISE, strict=True))
         found = minimize(self._unlikeliness, start, jac=True, method="L-BFGS-B",
                          bounds=list(zip(low, high, strict=True)), options={"maxiter": _MOST_STEPS})
-        self._settle(found.x)
-        return float(self.predict(features)[0].min())
+        result: Table = found.x
+        return result
 
     def predict(self, features: Table) -> tuple[Table, Table]:
         """Means and standard deviations of this experiment's losses without noise."""
@@ -90,7 +97,7 @@ class JointModel:
         self._features = np.vstack([self._features, features])
         self._losses = np.concatenate([self._losses, means])
         self._is_own = np.concatenate([self._is_own, np.ones(len(features), dtype=bool)])
-        self._settle(self._parameters)
+        self._settle(self._taken)
 
     def _unlikeliness(self, parameters: Table) -> tuple[float, Table]:
         """The negative logarithm of likelihood and priors (Rasmussen and Williams, Gaussian Processes for Machine
@@ -123,7 +130,7 @@ class JointModel:
         return value, gradient
 
     def _take(self, parameters: Table) -> None:
-        self._parameters = parameters
+        self._taken = parameters
         self._lengths = np.exp(parameters[:-5])
         self._shared, self._own, self._factor, own_noise, noise = np.exp(parameters[-5:])
         self._noise = np.where(self._is_own, own_noise, noise)

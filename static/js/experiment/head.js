@@ -12,7 +12,7 @@ import { rest, RestError } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import "../ui/menus.js";
 import { drawSegments } from "../ui/segments.js";
-import { isFinishedExperiment, showOutcome, showText } from "../ui/status.js";
+import { isFinishedExperiment, showMeaning, showOutcome, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { best, duration } from "../lib/formats.js";
 import { limitsReached, startMoreDialog } from "./dialogs/more_dialog.js";
@@ -53,6 +53,7 @@ function show(now) {
   cells("status").forEach((cell) => showOutcome(cell, now));
   cells("segments").forEach((bar) => drawSegments(bar, progress.trials, now.max_trial_number));
   write("message", now.message);
+  showMeaning(now.status === "DONE" ? null : now.reason); // that it ended as it should needs no explanation
   write("best", best(progress));
   cells("best").forEach((cell) => cell.setAttribute("title", String(progress.best_value ?? "")));
   if (progress.best_trial_id) {

@@ -4,7 +4,9 @@
  */
 
 import { rest, RestError } from "../lib/rest.js";
+import { findInList } from "../ui/find_in_list.js";
 import { onChange, setText, text } from "./editor.js";
+import { isList, listOf, showList } from "./list_fields.js";
 
 /** @typedef {Record<string, any>} Values */
 
@@ -88,15 +90,22 @@ function tell(found, words) {
   for (const listener of listeners) listener(found, words);
 }
 
-const fields = () => /** @type {NodeListOf<HTMLInputElement | HTMLSelectElement>} */ (panel.querySelectorAll("[data-field]"));
+/** @typedef {HTMLInputElement | HTMLSelectElement} OneField  of one value */
+
+const fields = () => /** @type {NodeListOf<OneField | import("./list_fields.js").ListField>} */ (panel.querySelectorAll("[data-field]"));
 
 /** @param {Values} found */
 function fill(found) {
   for (const field of fields()) {
-    if (field === document.activeElement && field.value !== "" && !(field instanceof HTMLSelectElement)) continue;
     const name = field.dataset.field ?? "";
+    if (isList(field)) {
+      if (field !== document.activeElement) showList(field, found[name]);
+      continue;
+    }
+    if (field === document.activeElement && field.value !== "" && !(field instanceof HTMLSelectElement)) continue;
     if (name === "optimize_mode") field.value = found["tuner.classArgs"]?.optimize_mode ?? "";
     else if (name.endsWith(".classArgs")) field.value = json(without(found[name], name === "tuner.classArgs" ? "optimize_mode" : ""));
+    else if (name === "replicates") field.value = String(replicatesOf(found) ?? "");
     else if (field instanceof HTMLSelectElement) choose(field, found[name]);
     else field.value = found[name] === undefined ? "" : String(found[name]);
   }
@@ -104,6 +113,9 @@ function fill(found) {
   hint("assessor");
   if (found.cluster !== undefined || cluster.value === "" || found.trainingService !== undefined) choose(cluster, found.cluster);
 }
+
+/** Their number: of the short form, or of the long one. @param {Values} found */
+const replicatesOf = (found) => found.replicates?.n ?? found.replicates?.seeds?.length ?? found.replicates;
 
 /** Choose what the file says, in whatever case; what is none of the options stays as the file says. @param {HTMLSelectElement} select @param {unknown} value */
 function choose(select, value) {
@@ -132,10 +144,14 @@ function hint(kind) {
 
 /**
  * What a field's change means for the text. Throws SyntaxError.
- * @param {HTMLInputElement | HTMLSelectElement} field @returns {() => Values}
+ * @param {OneField | import("./list_fields.js").ListField} field @returns {() => Values}
  */
 function changesOf(field) {
   const name = field.dataset.field ?? "";
+  if (isList(field)) {
+    const items = listOf(field);
+    return () => ({ [name]: items });
+  }
   const written = field.value.trim();
   // the arguments are one field of the text and two of the form
   const others = () => without(values["tuner.classArgs"], "optimize_mode");
@@ -151,6 +167,9 @@ function changesOf(field) {
   // arguments belong to one algorithm; only the direction is everybody's
   if (name === "assessor.name") return () => ({ [name]: written || null, "assessor.classArgs": null });
   if (name === "tuner.name") return () => ({ [name]: written || null, "tuner.classArgs": filled(mode()) });
+  if (name === "replicates" && written && typeof values.replicates === "object") {
+    return () => ({ replicates: { ...values.replicates, n: Number(written) } });
+  }
   const isNumber = field.type === "number" && Number.isInteger(Number(written));
   return () => ({ [name]: written ? (isNumber ? Number(written) : written) : null });
 }
@@ -162,6 +181,7 @@ function filled(object) {
 }
 
 export function startFields() {
+  for (const find of panel.querySelectorAll("[data-find-in]")) findInList(/** @type {HTMLInputElement} */ (find));
   for (const field of fields()) {
     field.addEventListener("change", () => {
       try {
@@ -169,7 +189,8 @@ export function startFields() {
         change(changesOf(field));
       } catch {
         field.setAttribute("aria-invalid", "true");
-        note.textContent = 'Arguments are a JSON object, such as {"seed": 3}.';
+        note.textContent = isList(field) ? 'Each line is a JSON object, such as {"learning_rate": 0.01, "layers": 4}.'
+          : 'Arguments are a JSON object, such as {"seed": 3}.';
       }
     });
   }

@@ -15,7 +15,7 @@ import { ResourceChart } from "../charts/resource_chart.js";
 import { rest } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import { startTensorBoard } from "../ui/tensorboard.js";
-import { isEnd, showStatus, showText } from "../ui/status.js";
+import { isEnd, showMeaning, showStatus, showText } from "../ui/status.js";
 import { startNotes } from "../ui/notes.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { digits, duration, meanWithError, statusWord } from "../lib/formats.js";
@@ -79,6 +79,7 @@ function show(now) {
   showMessage(why, now.message, jobsOf(now.reason));
   why.className = `reason ${now.status}`;
   why.hidden = !now.message;
+  showMeaning(now.reason);
   const result = /** @type {HTMLElement} */ (cell("result"));
   showText(result, digits(now.final_number));
   result.title = now.final_value ?? "";

@@ -41,3 +41,15 @@ export function isEnd(status) {
 export function isFinishedExperiment(status) {
   return ["DONE", "STOPPED", "ERROR"].includes(status);
 }
+
+/** Codes of what somebody else said: there is nothing to explain. */
+const OF_OTHERS = ["platform", "other"];
+
+/** The link beside a "why" to what it means: the page of reasons has an entry for each code. @param {{code: string} | null} reason */
+export function showMeaning(reason) {
+  const link = document.getElementById("why-means");
+  if (!(link instanceof HTMLAnchorElement)) return;
+  const code = reason?.code ?? "";
+  link.hidden = !code || OF_OTHERS.includes(code);
+  if (!link.hidden) link.href = `/reasons/#${code}`;
+}

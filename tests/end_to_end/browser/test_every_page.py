@@ -20,7 +20,7 @@ PAGES = {
     "trial": "/trials/{trial}/", "clusters": "/clusters/", "cluster": "/clusters/{cluster}/",
     "cluster, new": "/clusters/new/", "cluster, settings": "/clusters/{cluster}/edit/",
     "no such page": "/nowhere/", "sign-in": "/sign-in/", "sign-in by link": "/sign-in/{link}/",
-    "platforms": "/platforms/", "usage": "/usage/", "notifications": "/notifications/",
+    "platforms": "/platforms/", "reasons": "/reasons/", "usage": "/usage/", "notifications": "/notifications/",
     "notification": "/notifications/{rule}/", "account": "/account/",
     "password forgotten": "/password-reset/", "link asked for": "/password-reset/asked/",
     "API": "/api/docs/", "API, for reading": "/api/docs/redoc/",

@@ -62,6 +62,8 @@ def test_the_best_trial_runs_again_with_a_change_after_the_end_with_four_clicks(
     count_clicks(page)
     page.locator(f"tr[data-id='{trials.experiment}'] [data-cell=name]").click()
     page.locator("#head [data-cell=best]").click()
+    expect(page.get_by_role("heading", name="Trial 0")).to_be_visible()
+    expect(page.locator("#live")).to_have_text("● live")  # the page's script runs
     page.get_by_role("button", name="Run with changes…").click()
     page.get_by_role("dialog").locator("input[name=x]").fill("0.125")  # it has the focus
     page.get_by_role("button", name="Run it").click()

@@ -142,6 +142,13 @@ def test_columns_are_found_among_many_and_chosen_together(
     page.get_by_role("button", name="All parameters").click()
     expect(headings).to_have_count(24)
     expect(page.page).not_to_have_url(re.compile("columns"))
+    page.get_by_label("encoder_block/layer3/dropout").uncheck()
+    expect(headings).to_have_count(23)
+    expect(page.page).to_have_url(re.compile(r"/trials/\?without=[^&,]+$"))  # one name, not the 23 others
+    page.reload()
+    expect(headings).to_have_count(23)
+    page.get_by_label("Density").select_option("compact")
+    expect(headings).to_have_count(23)
 
 
 def test_the_most_important_axes_come_first_and_names_are_told_apart(parameters: Any) -> None:

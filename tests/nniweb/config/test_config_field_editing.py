@@ -40,6 +40,16 @@ def test_fields_come_and_go() -> None:
     assert "# my search" in without
 
 
+def test_long_lists_have_a_line_for_each_entry() -> None:
+    points = [{"learning_rate": 10.0 ** -power, "layers": power} for power in range(1, 5)]
+    changed = write_fields(TEXT, {"startPoints": points, "constraints": ["layers < 4"]})
+    assert changed.startswith(TEXT)
+    assert "\nstartPoints:\n  - {learning_rate: 0.1, layers: 1}\n  - {learning_rate: 0.01, layers: 2}\n" in changed
+    assert changed.endswith("\nconstraints: [layers < 4]\n")
+    assert read_fields(changed)["startPoints"] == points
+    assert write_fields(changed, {"startPoints": None, "constraints": None}) == TEXT
+
+
 def test_other_spellings_are_the_same_field() -> None:
     text = "trial_concurrency: 1\nTuner: {Name: TPE}\n"
     assert read_fields(text) == {"trialConcurrency": 1, "tuner.name": "TPE"}

@@ -218,3 +218,11 @@ def test_without_trials_the_page_says_how_to_choose(page: Callable[..., str], th
     assert "No trial is chosen" in text
     best = ",".join(Trial.objects.order_by("final_number").values_list("public_id", flat=True))
     assert f"?trials={best}" in text, "less is better"
+
+
+def test_usual_columns_are_hidden_by_name(page, make_experiment) -> None:
+    """A hundred columns less one are one name in the address, not ninety-nine."""
+    experiment = make_experiment(search_space={f"p{n:03}": {"_type": "uniform", "_value": [0, 1]} for n in range(100)})
+    usual, less = headings(page(experiment, "trials")), headings(page(experiment, "trials", without="parameters.p042"))
+    assert [name for name in usual if name not in less] == ["p042"]
+    assert headings(page(experiment, "trials", without="parameters.p042", columns="status")) != less

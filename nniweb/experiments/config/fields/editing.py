@@ -22,7 +22,8 @@ from trainingservice.cluster_settings import fold
 EDITABLE: tuple[str, ...] = (
     "experimentName", "description", "trialCommand", "trialConcurrency", "trialGpuNumber", "maxTrialNumber",
     "maxExperimentDuration", "maxTrialDuration", "tuner.name", "tuner.classArgs", "assessor.name", "assessor.classArgs",
-    "cluster", "searchSpace", "searchSpaceFile", "useAnnotation", "trainingService")
+    "constraints", "outcomeConstraints", "startPoints", "startFrom", "replicates", "cluster",
+    "searchSpace", "searchSpaceFile", "useAnnotation", "trainingService")
 _WIDTH = 100
 
 
@@ -117,7 +118,10 @@ def _entry(key: str, value: Any) -> str:
     if isinstance(value, Mapping) and value:
         inner = "".join(f"  {_flow(name)}: {_inner(item)}\n" for name, item in value.items())
         return f"{_flow(key)}:\n{inner}"
-    return f"{_flow(key)}: {_flow(value)}\n"
+    line = f"{_flow(key)}: {_flow(value)}\n"
+    if isinstance(value, list) and len(line) > _WIDTH:
+        return f"{_flow(key)}:\n" + "".join(f"  - {_flow(item)}\n" for item in value)
+    return line
 
 
 def _inner(value: Any) -> str:

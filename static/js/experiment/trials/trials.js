@@ -29,7 +29,9 @@ function arrived(fresh) {
   const given = new URL(location.href).searchParams;
   if (document.activeElement !== box) box.value = given.get("filter") ?? "";
   box.toggleAttribute("aria-invalid", !document.getElementById("filter-mistake")?.hidden);
-  const shown = (given.get("columns") ?? page.usual_columns.join(",")).split(",");
+  const without = (given.get("without") ?? "").split(",");
+  const usual = page.usual_columns.filter((/** @type {string} */ name) => !without.includes(name));
+  const shown = given.get("columns")?.split(",") ?? usual;
   for (const choice of columns()) choice.checked = shown.includes(choice.value);
   /** @type {HTMLSelectElement} */ (form.elements.namedItem("page_size")).value = String(page.page_size);
   /** @type {HTMLSelectElement} */ (form.elements.namedItem("density")).value = page.density;
@@ -68,12 +70,26 @@ for (const button of document.querySelectorAll("[data-parameters]")) {
     showColumns();
   });
 }
-document.getElementById("usual-columns")?.addEventListener("click", () => told(address.change({ columns: "", page: given("page") })));
+document.getElementById("usual-columns")?.addEventListener("click", () => told(address.change({ columns: "", without: "", page: given("page") })));
+
+/**
+ * The shorter of the columns that are chosen and those of the usual ones that are not: one of a hundred parameters that
+ * is hidden is one name.
+ * @param {string[]} chosen
+ */
+function inAddress(chosen) {
+  /** @type {string[]} */
+  const usual = page.usual_columns;
+  if (chosen.join(",") === usual.join(",")) return { columns: "", without: "" };
+  const hidden = usual.filter((name) => !chosen.includes(name)).join(",");
+  const isLess = chosen.length > 0 && chosen.every((name) => usual.includes(name)) && hidden.length < chosen.join(",").length;
+  return isLess ? { columns: "", without: hidden } : { columns: chosen.join(","), without: "" };
+}
 
 /** The table with the columns that are chosen now. */
 function showColumns() {
   const chosen = columns().filter((choice) => choice.checked).map((choice) => choice.value);
-  told(address.change({ columns: chosen.join(",") === page.usual_columns.join(",") ? "" : chosen.join(","), page: given("page") }));
+  told(address.change({ ...inAddress(chosen), page: given("page") }));
 }
 
 /** @param {string} name */
