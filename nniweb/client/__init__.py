@@ -42,5 +42,5 @@ _LOADED_LATER = {"Client": "nniweb.client.connection", "Experiment": "nniweb.cli
 
 def __getattr__(name: str) -> Any:
     if name not in _LOADED_LATER:
-        raise AttributeError(f"{__name__} has no {name}")
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     return getattr(import_module(_LOADED_LATER[name]), name)
