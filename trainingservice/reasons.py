@@ -466,6 +466,7 @@ _CHECKPOINT_PROBLEMS = {
     "missing": "the server does not have it any more",
     "damaged": "it is damaged",
     "no_room": "there is no room for it on the trial's machine",
+    "incomplete": "the trial ended before it was complete",
 }
 
 

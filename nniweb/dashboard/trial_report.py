@@ -74,7 +74,7 @@ class TrialReport:
         self.document: dict[str, Any] = dict(TrialSerializer(self._trial, context={"now": timezone.now()}).data)
         self._experiment = trial.experiment
         #: Everything that is known of each attempt, in order.
-        self.attempts = list(Attempt.objects.filter(trial=trial).order_by("number"))
+        self.attempts = list(Attempt.objects.filter(trial=trial).select_related("resumed_from").order_by("number"))
         #: The one that is shown; None before the first.
         self.attempt = next((found for found in self.attempts if found.number == attempt),
                             self.attempts[-1] if self.attempts else None)

@@ -259,7 +259,7 @@ async function showReading(reading) {
 
 /** Another attempt began: it writes and reports from the beginning. */
 function nextAttempt() {
-  refreshParts(["attempts", "whereabouts", "earlier-attempt"]).catch(() => {});
+  refreshParts(["attempts", "checkpoints", "whereabouts", "earlier-attempt"]).catch(() => {});
   if (pinned) return;
   attempt = trial.attempt;
   outputs.forEach((output) => output.restart());
@@ -275,7 +275,7 @@ function nextAttempt() {
 async function catchUp() {
   const searched = [...document.querySelectorAll("[data-find]")].map((field) => /** @type {HTMLInputElement} */ (field).value);
   const followed = [...document.querySelectorAll("[data-follow]")].map((field) => /** @type {HTMLInputElement} */ (field).checked);
-  const now = pageData(await refreshParts(["outputs", "attempts"]));
+  const now = pageData(await refreshParts(["outputs", "attempts", "checkpoints"]));
   document.querySelectorAll("[data-find]").forEach((field, index) => {
     /** @type {HTMLInputElement} */ (field).value = searched[index] ?? "";
   });

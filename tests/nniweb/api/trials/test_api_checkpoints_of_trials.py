@@ -114,3 +114,4 @@ def test_the_trials_page_has_them_with_a_download(attempt: Attempt, admin: User,
     pk = Checkpoint.objects.get(name="step-3").pk
     assert f'href="/api/v1/trials/{attempt.trial.public_id}/checkpoints/{pk}/" download' in page
     assert "It went on from the checkpoint" in page
+    assert "went on from step 3" in page, "in the table of attempts"
