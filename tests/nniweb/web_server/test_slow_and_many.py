@@ -48,11 +48,11 @@ def test_a_body_that_comes_a_byte_at_a_time_is_given_up(serve: Callable[..., Ser
 
 
 def test_a_slow_but_steady_body_has_its_time(serve: Callable[..., Served]) -> None:
-    server = serve(body_seconds=1, body_rate=100, look_seconds=0.1)
+    server = serve(body_seconds=2, body_rate=100, look_seconds=0.1)
     connection = server.connect()
     connection.sendall(b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n")
-    for _ in range(20):
-        connection.sendall(b"x" * 3500)
+    for _ in range(28):
+        connection.sendall(b"x" * 2500)
         time.sleep(0.1)
     assert connection.recv(65536).endswith(b"70000")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.submit_host.disk import LocalDisk
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode
@@ -30,9 +29,10 @@ def form(tmp_path: Path) -> JobApplicationForm:
 
 def test_a_keeper_that_a_power_cut_left_empty_is_put_there_again(storage: SharedFolder, tmp_path: Path) -> None:
     path = tmp_path / "mount" / Path(storage.put_keeper()).relative_to("/mnt")
+    whole = path.read_bytes()
     path.write_bytes(b"")
     storage.put_keeper()
-    assert path.read_bytes() == keeper_bytes()
+    assert path.read_bytes() == whole
 
 
 def test_a_job_and_code_that_a_power_cut_left_empty_are_put_there_again(storage: SharedFolder,
