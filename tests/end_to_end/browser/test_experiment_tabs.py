@@ -229,7 +229,8 @@ def test_on_a_phone_the_tiles_stand_two_in_a_row(server: RunningServer, open_pag
     trials = LedTrials(server, tmp_path)
     page = open_page(server, f"/experiments/{trials.experiment}/", width=390, height=844)
     expect(page.locator(".tiles > div").first).to_be_visible()
-    tops = page.locator(".tiles > div:not([hidden])").evaluate_all("tiles => tiles.map((tile) => tile.getBoundingClientRect().top)")
+    tops = page.locator(".tiles > div:not([hidden])").evaluate_all(
+        "tiles => tiles.map((tile) => tile.getBoundingClientRect().top)")
     assert [tops[index] == tops[index + 1] for index in range(0, len(tops) - 1, 2)] == [True] * (len(tops) // 2)
     page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
 
