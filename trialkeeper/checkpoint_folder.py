@@ -126,6 +126,8 @@ class CheckpointFolder:
         """
         found: List[Complete] = []
         self._is_waiting = False
+        there = {name for name, _ in listing}
+        self._taken = {name: state for name, state in self._taken.items() if name in there}
         for name, seen in listing:
             state = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
             if self._taken.get(name) == state:

@@ -1,77 +1,27 @@
-"""What a checkpoint consists of: files cut into chunks that are named by their hash, and the manifest that lists them.
+"""The manifest of a checkpoint: which files and folders it consists of, and of which chunks the files.
 
-A checkpoint is a file, or a folder of plain files. Its id is the SHA-256 of the manifest's bytes, so that an id means
-one content and nothing else. Files are cut at multiples of contract.CHUNK_BYTES: a file that did not change since the
-last checkpoint, or only grew, has the same chunks, which are not sent again.
+A checkpoint's id is the SHA-256 of the manifest's bytes, so that an id means one content and nothing else. What a right
+manifest is stands here alone: the keeper that puts a checkpoint back and the servers that take one ask ``fault_of``.
 """
 
 import hashlib
 import json
-import os
-import stat
-from typing import Any, Iterator, List, NamedTuple, Tuple, cast
+from typing import Any, Dict, cast
 
 from trialkeeper import contract
-from trialkeeper.checkpoint_entry import Problem, is_name, is_text
-from trialkeeper.folder_reader import is_below, open_plain_file
+from trialkeeper.checkpoint_entry import Problem, is_name
+from trialkeeper.folder_reader import is_below
 
-#: How deep a checkpoint's folders go at most.
-DEEPEST = 50
-
-
-class CutCheckpoint(NamedTuple):
-    """A checkpoint that was read. ``id``: SHA-256 (hex) of ``text``, the manifest's bytes."""
-
-    id: str
-    text: bytes
-    manifest: contract.Manifest
-    size: int
-
-
-class _Found(NamedTuple):
-    path: str
-    seen: os.stat_result
+#: The version of manifests that is understood.
+VERSION = 1
+#: Longest path of a file or folder, in characters.
+LONGEST_PATH = 4096
+_MOST_BYTES = 2 ** 63 - 1
 
 
 def manifest_text(manifest: contract.Manifest) -> bytes:
     """The bytes that are hashed and sent."""
     return json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode("ascii")
-
-
-def cut(folder: str, name: str, most_bytes: int) -> CutCheckpoint:
-    """Read the checkpoint ``name`` in ``folder``. Raises Problem. Takes as long as reading and hashing it takes."""
-    files, folders, is_folder = _look(folder, name)
-    size = sum(file.seen.st_size for file in files)
-    if size > most_bytes:
-        raise Problem(contract.TOO_LARGE, str(size))
-    if len(files) + len(folders) > contract.MAX_CHECKPOINT_FILES:
-        raise Problem(contract.TOO_MANY_FILES, str(len(files) + len(folders)))
-    cut_files: List[contract.ManifestFile] = []
-    for file in files:
-        inner = name + "/" + file.path if is_folder else name
-        chunks = [hashlib.sha256(chunk).hexdigest() for chunk in _chunks(folder, inner, file.seen)]
-        cut_files.append({"path": file.path, "size": file.seen.st_size, "mode": file.seen.st_mode & 0o777,
-                          "chunks": chunks})
-    again, folders_again, _ = _look(folder, name)
-    if folders_again != folders or [_of(file) for file in again] != [_of(file) for file in files]:
-        raise Problem(contract.CHANGED, name)
-    manifest: contract.Manifest = {"version": 1, "name": name, "files": cut_files, "folders": folders}
-    text = manifest_text(manifest)
-    if len(text) > contract.MAX_MANIFEST_BYTES:
-        raise Problem(contract.TOO_MANY_FILES, str(len(files) + len(folders)))
-    return CutCheckpoint(hashlib.sha256(text).hexdigest(), text, manifest, size)
-
-
-def read_chunk(folder: str, name: str, file: contract.ManifestFile, number: int) -> bytes:
-    """One chunk of a file of the checkpoint. Raises Problem. Whether its hash is still the same, the server says."""
-    inner = name + "/" + file["path"] if file["path"] else name
-    try:
-        with open(open_plain_file(folder, inner), "rb", buffering=0) as stream:
-            stream.seek(number * contract.CHUNK_BYTES)
-            content = _read(stream, min(contract.CHUNK_BYTES, file["size"] - number * contract.CHUNK_BYTES))
-    except OSError as error:
-        raise _unreadable(inner, error) from error
-    return content
 
 
 def read_manifest(text: bytes, checkpoint_id: str) -> contract.Manifest:
@@ -80,11 +30,11 @@ def read_manifest(text: bytes, checkpoint_id: str) -> contract.Manifest:
         raise Problem(contract.DAMAGED, "the manifest")
     try:
         document = json.loads(text)
-        right = _is_manifest(document)
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        right = False
-    if not right:
-        raise Problem(contract.DAMAGED, "the manifest")
+    except (ValueError, RecursionError) as error:
+        raise Problem(contract.DAMAGED, "the manifest is not JSON") from error
+    fault = fault_of(document)
+    if fault:
+        raise Problem(contract.DAMAGED, fault)
     return cast(contract.Manifest, document)
 
 
@@ -93,123 +43,76 @@ def size_of(manifest: contract.Manifest) -> int:
     return sum(file["size"] for file in manifest["files"])
 
 
-def _is_manifest(document: Any) -> bool:
-    if document["version"] != 1 or not isinstance(document["name"], str) or not is_name(document["name"]):
-        return False
-    files, folders = document["files"], document["folders"]
+def chunk_sizes(manifest: contract.Manifest) -> Dict[str, int]:
+    """Hash -> bytes, of each chunk that its files consist of. ``manifest``: one without a fault."""
+    return {sha256: _chunk_size(file["size"], number) for file in manifest["files"]
+            for number, sha256 in enumerate(file["chunks"])}
+
+
+def fault_of(document: Any) -> str:
+    """What is wrong with a manifest, a sentence without its full stop; "" where nothing is."""
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        return "the manifest is not an object with version %d" % VERSION
+    name, files, folders = document.get("name"), document.get("files"), document.get("folders")
+    if not isinstance(name, str) or not is_name(name):
+        return ("the manifest's name must be one part of a path, text of at most 255 bytes that does not begin with a "
+                "dot, and not \"%s\"" % contract.LATEST_FILE)
+    if not isinstance(files, list) or not isinstance(folders, list):
+        return "the manifest's files and folders must be lists"
     if len(files) + len(folders) > contract.MAX_CHECKPOINT_FILES:
-        return False
-    if any(not _is_file(file) for file in files):
-        return False
+        return "a checkpoint must not have more than %d files and folders" % contract.MAX_CHECKPOINT_FILES
+    sizes: Dict[str, int] = {}
+    for file in files:
+        fault = _fault_of_file(file, sizes)
+        if fault:
+            return fault
     if len(files) == 1 and files[0]["path"] == "":
-        return not folders
-    paths = [file["path"] for file in files] + list(folders)
-    if len(set(paths)) != len(paths) or any(not isinstance(path, str) or not is_below(path) for path in paths):
-        return False
-    # a file is in a folder that is listed, or at the top: nothing has a file for its folder
-    known = set(folders)
-    return all("/" not in path or path.rpartition("/")[0] in known for path in paths)
+        return "a checkpoint that is a single file has no folders" if folders else ""
+    return _fault_of_paths([file["path"] for file in files], folders)
 
 
-def _is_file(file: Any) -> bool:
-    size, chunks = file["size"], file["chunks"]
-    whole = type(size) is int and size >= 0 and type(file["mode"]) is int and 0 <= file["mode"] <= 0o777
-    return bool(whole and isinstance(file["path"], str) and isinstance(chunks, list)
-                and len(chunks) == -(-size // contract.CHUNK_BYTES) and all(_is_hash(chunk) for chunk in chunks))
+def _fault_of_file(file: Any, sizes: Dict[str, int]) -> str:
+    """``sizes``: bytes of the chunks that were seen, by hash."""
+    if not isinstance(file, dict):
+        return "each of the manifest's files must be an object"
+    path, size, mode, chunks = file.get("path"), file.get("size"), file.get("mode"), file.get("chunks")
+    if not isinstance(path, str):
+        return "the path of a file must be a text"
+    of_file = "the file %s" % _shown(path)
+    if type(size) is not int or not 0 <= size <= _MOST_BYTES or type(mode) is not int or not 0 <= mode <= 0o777:
+        return "size or mode of %s is not a number that it can be" % of_file
+    count = -(-size // contract.CHUNK_BYTES)
+    if not isinstance(chunks, list) or len(chunks) != count:
+        return "%s of %d bytes must have %d chunks" % (of_file, size, count)
+    for number, sha256 in enumerate(chunks):
+        if not is_hash(sha256):
+            return "%s names a chunk that is no SHA-256" % of_file
+        if sizes.setdefault(sha256, _chunk_size(size, number)) != _chunk_size(size, number):
+            return "the chunk %s stands for two different numbers of bytes" % sha256
+    return ""
 
 
-def _is_hash(value: Any) -> bool:
+def _fault_of_paths(files: Any, folders: Any) -> str:
+    for path in files + folders:
+        if not isinstance(path, str) or len(path) > LONGEST_PATH or not is_below(path):
+            return "%s is not a path within the checkpoint" % _shown(path)
+    paths, known = set(files) | set(folders), set(folders)
+    if len(paths) < len(files) + len(folders):
+        return "a path stands in the manifest twice"
+    for path in paths:
+        if "/" in path and path.rpartition("/")[0] not in known:  # so nothing lies below a file, either
+            return "the folder of %s is not one of the manifest's folders" % _shown(path)
+    return ""
+
+
+def is_hash(value: Any) -> bool:
+    """Whether it is a SHA-256 as it is written here: 64 digits, small letters."""
     return isinstance(value, str) and len(value) == 64 and not set(value) - set("0123456789abcdef")
 
 
-def _of(file: _Found) -> Tuple[str, Tuple[int, int, int]]:
-    return file.path, _state(file.seen)
+def _chunk_size(size: int, number: int) -> int:
+    return min(contract.CHUNK_BYTES, size - number * contract.CHUNK_BYTES)
 
 
-def _look(folder: str, name: str) -> Tuple[List[_Found], List[str], bool]:
-    """Its files and folders, by path, and whether it is a folder. Raises Problem."""
-    try:
-        seen = os.stat(os.path.join(folder, name), follow_symlinks=False)
-    except OSError as error:
-        raise _unreadable(name, error) from error
-    if stat.S_ISREG(seen.st_mode):
-        return [_Found("", seen)], [], False
-    if not stat.S_ISDIR(seen.st_mode):
-        raise Problem(contract.NOT_PLAIN, name)
-    files: List[_Found] = []
-    folders: List[str] = []
-    for path, inner in _walk(os.path.join(folder, name), "", 0):
-        if stat.S_ISDIR(inner.st_mode):
-            folders.append(path)
-        else:
-            files.append(_Found(path, inner))
-        if len(files) + len(folders) > contract.MAX_CHECKPOINT_FILES:
-            raise Problem(contract.TOO_MANY_FILES, "more than %d" % contract.MAX_CHECKPOINT_FILES)
-    return sorted(files, key=lambda file: file.path), sorted(folders), True
-
-
-def _walk(folder: str, prefix: str, depth: int) -> Iterator[Tuple[str, os.stat_result]]:
-    """Path below the first folder and status of all that is in it. Raises Problem."""
-    inner: List[str] = []
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
-    try:
-        for name in sorted(os.listdir(descriptor)):
-            path = prefix + name
-            if not is_text(name):
-                raise Problem(contract.NOT_PLAIN, path.encode("utf-8", "backslashreplace").decode())
-            seen = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            if stat.S_ISDIR(seen.st_mode):
-                inner.append(name)
-            elif not stat.S_ISREG(seen.st_mode):
-                raise Problem(contract.NOT_PLAIN, path)
-            yield path, seen
-    except OSError as error:
-        raise _unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
-    finally:
-        os.close(descriptor)
-    for name in inner:
-        if depth >= DEEPEST:
-            raise Problem(contract.TOO_MANY_FILES, "folders are more than %d deep" % DEEPEST)
-        yield from _walk(os.path.join(folder, name), prefix + name + "/", depth + 1)
-
-
-def _chunks(folder: str, inner: str, expected: os.stat_result) -> Iterator[bytes]:
-    try:
-        with open(open_plain_file(folder, inner), "rb", buffering=0) as stream:
-            if _state(os.fstat(stream.fileno())) != _state(expected):
-                raise Problem(contract.CHANGED, inner)
-            left = expected.st_size
-            while left:
-                chunk = _read(stream, min(contract.CHUNK_BYTES, left))
-                left -= len(chunk)
-                if not chunk or (left and len(chunk) < contract.CHUNK_BYTES):
-                    raise Problem(contract.CHANGED, inner)
-                yield chunk
-            if _state(os.fstat(stream.fileno())) != _state(expected):
-                raise Problem(contract.CHANGED, inner)
-    except OSError as error:
-        raise _unreadable(inner, error) from error
-
-
-def _read(stream: Any, size: int) -> bytes:
-    pieces: List[bytes] = []
-    while size:
-        piece = stream.read(size)
-        if not piece:
-            break
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
-
-
-def _state(seen: os.stat_result) -> Tuple[int, int, int]:
-    return seen.st_ino, seen.st_size, seen.st_mtime_ns
-
-
-def _unreadable(path: str, error: OSError) -> Problem:
-    if isinstance(error, FileNotFoundError):
-        return Problem(contract.CHANGED, path)
-    return Problem(contract.UNREADABLE, "%s: %s" % (path, error.strerror or error))
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:200]

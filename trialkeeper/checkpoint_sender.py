@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from trialkeeper import contract
 from trialkeeper.access import Access
+from trialkeeper.checkpoint_cut import CutCheckpoint, cut, read_chunk
 from trialkeeper.checkpoint_entry import Problem
-from trialkeeper.checkpoint_manifest import CutCheckpoint, cut, read_chunk
 from trialkeeper.reporter import OwnInstallation, pause_after
 from trialkeeper.server_connection import Answer, Body, ServerAway, ServerConnection
 

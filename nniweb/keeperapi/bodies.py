@@ -1,7 +1,7 @@
 """Bodies of the keepers' requests, which are bounded while they arrive, and the answers to them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
@@ -32,22 +32,7 @@ class SenderGone(Exception):
 async def body_of(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None]
                   ) -> bytes:
     """The body. ``may_send`` raises RefusedReport; it is asked, in a thread, before more than a little is read."""
-    pieces, size = [], 0
-    is_known = False
-    while True:
-        if not is_known and max(size, length or 0) > ANYBODYS_BYTES:
-            await asyncio.to_thread(may_send)
-            is_known = True
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise SenderGone
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > limit:
-            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must have at most {limit} bytes.")
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return b"".join(pieces)
+    return b"".join([piece async for piece in _pieces(receive, limit, length, may_send, None)])
 
 
 async def spooled_body(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None],
@@ -58,38 +43,43 @@ async def spooled_body(receive: ASGIReceiveCallable, limit: int, length: int | N
     ``threads``, which write, too. Raises RefusedReport, SenderGone, OSError where the disk is full.
     """
     loop = asyncio.get_running_loop()
-    size, is_known = 0, False
     gathered: list[bytes] = []
     waiting = 0
     body: Any = SpooledTemporaryFile(ANYBODYS_BYTES, dir=str(settings.DATA_FOLDER))  # noqa: SIM115  who gets it closes it
     try:
-        while True:
-            if not is_known and max(size, length or 0) > ANYBODYS_BYTES:
-                await loop.run_in_executor(threads, may_send)
-                is_known = True
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise SenderGone
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size > limit:
-                raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must have at most {limit} bytes.")
+        async for piece in _pieces(receive, limit, length, may_send, threads):
             gathered.append(piece)
             waiting += len(piece)
-            is_whole = not message.get("more_body")
-            if size <= ANYBODYS_BYTES or waiting >= GATHERED_BYTES or is_whole:
+            if waiting >= GATHERED_BYTES:
                 content, gathered, waiting = b"".join(gathered), [], 0
-                if size > ANYBODYS_BYTES:
-                    await loop.run_in_executor(threads, body.write, content)
-                else:
-                    body.write(content)
-            if is_whole:
-                body.seek(0)
-                whole: IO[bytes] = body
-                return whole
+                await loop.run_in_executor(threads, body.write, content)
+        await loop.run_in_executor(threads, body.write, b"".join(gathered))
+        body.seek(0)
+        whole: IO[bytes] = body
+        return whole
     except BaseException:
         body.close()
         raise
+
+
+async def _pieces(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None],
+                  threads: Executor | None) -> AsyncIterator[bytes]:
+    """The body as it arrives. ``threads``: one of them asks ``may_send``; None: asyncio's own do."""
+    size, is_known = 0, False
+    while True:
+        if not is_known and max(size, length or 0) > ANYBODYS_BYTES:
+            await asyncio.get_running_loop().run_in_executor(threads, may_send)
+            is_known = True
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise SenderGone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise RefusedReport(413, contract.ERROR_TOO_LARGE, f"The body must have at most {limit} bytes.")
+        yield piece
+        if not message.get("more_body"):
+            return
 
 
 def error_document(error: str, message: str) -> dict[str, Any]:

@@ -15,9 +15,10 @@ import pytest
 from tests.fakes.scripted_keeper_server import ScriptedKeeperServer
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
 from trialkeeper import contract
+from trialkeeper.checkpoint_cut import cut
 from trialkeeper.checkpoint_entry import Problem, is_name
 from trialkeeper.checkpoint_folder import SETTLED, CheckpointFolder, step_of
-from trialkeeper.checkpoint_manifest import cut, read_manifest
+from trialkeeper.checkpoint_manifest import read_manifest
 
 KEPT: dict[str, Any] = {"max_bytes": 2 ** 40, "bytes_per_second": None, "resume": []}
 
@@ -337,13 +338,13 @@ def test_what_changes_while_it_is_read_is_not_taken(tmp_path: Path, monkeypatch:
     (tmp_path / "step-1").mkdir()
     (tmp_path / "step-1" / "a").write_text("a")
     (tmp_path / "step-1" / "b").write_text("b")
-    from trialkeeper import checkpoint_manifest
-    reading = checkpoint_manifest._read
+    from trialkeeper import checkpoint_cut
+    reading = checkpoint_cut._read
 
     def changing(stream: Any, size: int) -> bytes:
         (tmp_path / "step-1" / "c").write_text("new")
         return reading(stream, size)
-    monkeypatch.setattr(checkpoint_manifest, "_read", changing)
+    monkeypatch.setattr(checkpoint_cut, "_read", changing)
     with pytest.raises(Problem) as problem:
         cut(str(tmp_path), "step-1", 10 ** 9)
     assert problem.value.code == contract.CHANGED

@@ -35,12 +35,13 @@ from trainingservice.errors import UnknownTrialJob
 from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.receiver.attempt_records import AttemptRecord, token_hash
 from trainingservice.receiver.checkpoint_folder import CheckpointFolder
-from trainingservice.receiver.checkpoint_manifests import HASH, MAX_QUESTION_BYTES, read_question
+from trainingservice.receiver.checkpoint_manifests import MAX_QUESTION_BYTES, read_question
 from trainingservice.receiver.receiver_http import Answer, ReceiverServer, Request
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport, read_report
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode, job_document
 from trainingservice.words.shown_value import shown
 from trialkeeper import contract
+from trialkeeper.checkpoint_manifest import is_hash
 from trialkeeper.durable_files import put_in_place
 
 logger = logging.getLogger(__name__)
@@ -291,7 +292,7 @@ class KeeperReceiver:
         done: dict[str, Any] = {"installation": self.installation}
         if (request.method, kind, name) == ("POST", "chunks", "missing"):
             return Answer(200, {**done, "missing": folder.missing(read_question(request.read(MAX_QUESTION_BYTES)))})
-        if not HASH.fullmatch(name):
+        if not is_hash(name):
             return self._unknown("no such address")
         if (request.method, kind) == ("PUT", "chunks"):
             folder.put_chunk(name, request.read(contract.CHUNK_BYTES))

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from typing import Any, TypeGuard
 from trainingservice.limited_json import storable
 from trainingservice.words.shown_value import shown
 from trialkeeper import contract
+from trialkeeper.checkpoint_manifest import is_hash
 
 #: Versions of the wire that are understood: the current one and the one before.
 VERSIONS = frozenset({contract.PROTOCOL_VERSION, max(1, contract.PROTOCOL_VERSION - 1)})
@@ -46,7 +46,6 @@ MAX_DETAIL = 500
 MAX_GPUS = 1024
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
-_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class RefusedReport(Exception):
@@ -297,8 +296,7 @@ def _read_checkpoint(raw: Mapping[str, Any]) -> dict[str, Any]:
     if event not in contract.CHECKPOINT_EVENTS:
         raise WrongEntry("event", f"must be one of {', '.join(contract.CHECKPOINT_EVENTS)}")
     checkpoint_id = raw.get("id")
-    is_hash = isinstance(checkpoint_id, str) and _HASH.fullmatch(checkpoint_id) is not None
-    if not is_hash and not (checkpoint_id is None and event == contract.FAILED):
+    if not is_hash(checkpoint_id) and not (checkpoint_id is None and event == contract.FAILED):
         raise WrongEntry("id", "must be a SHA-256 of 64 hexadecimal digits")
     problem, detail = None, ""
     if event == contract.FAILED:

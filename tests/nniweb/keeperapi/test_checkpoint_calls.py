@@ -166,6 +166,8 @@ def test_a_wrong_entry_is_rejected_by_its_field(application, make_attempt, chang
 @pytest.mark.parametrize("change", [
     {"version": 2}, {"name": ""}, {"name": "a/b"}, {"name": ".."}, {"files": {}}, {"folders": ["../x"]},
     {"folders": ["/x"]}, {"folders": ["a", "a"]}, {"folders": ["model/0.bin/x"]}, {"path": "../x"}, {"path": "a//b"},
+    {"name": ".hidden"}, {"name": "latest"}, {"name": "\udc80"}, {"name": "ä" * 200}, {"folders": []}, {"folders": [3]},
+    {"path": 3}, {"mode": 0o1777}, {"size": True},
     {"path": "a\0b"}, {"path": ""}, {"size": 6}, {"size": -1}, {"size": contract.CHUNK_BYTES + 1}, {"mode": 0o10000},
     {"chunks": []}, {"chunks": ["x"]}], ids=str)
 def test_a_wrong_manifest_is_refused(application, make_attempt, change) -> None:

@@ -1,0 +1,161 @@
+"""Reads a checkpoint, a file or a folder of plain files, and cuts it into chunks that are named by their hash.
+
+Files are cut at multiples of contract.CHUNK_BYTES: a file that did not change since the last checkpoint, or only grew,
+has the same chunks, which are not sent again.
+"""
+
+import hashlib
+import os
+import stat
+from typing import Any, Iterator, List, NamedTuple, Tuple
+
+from trialkeeper import contract
+from trialkeeper.checkpoint_entry import Problem, is_text
+from trialkeeper.checkpoint_manifest import manifest_text
+from trialkeeper.folder_reader import open_plain_file
+
+#: How deep a checkpoint's folders go at most.
+DEEPEST = 50
+
+
+class CutCheckpoint(NamedTuple):
+    """A checkpoint that was read. ``id``: SHA-256 (hex) of ``text``, the manifest's bytes."""
+
+    id: str
+    text: bytes
+    manifest: contract.Manifest
+    size: int
+
+
+class _Found(NamedTuple):
+    path: str
+    seen: os.stat_result
+
+
+def cut(folder: str, name: str, most_bytes: int) -> CutCheckpoint:
+    """Read the checkpoint ``name`` in ``folder``. Raises Problem. Takes as long as reading and hashing it takes."""
+    files, folders, is_folder = _look(folder, name)
+    size = sum(file.seen.st_size for file in files)
+    if size > most_bytes:
+        raise Problem(contract.TOO_LARGE, str(size))
+    if len(files) + len(folders) > contract.MAX_CHECKPOINT_FILES:
+        raise Problem(contract.TOO_MANY_FILES, str(len(files) + len(folders)))
+    cut_files: List[contract.ManifestFile] = []
+    for file in files:
+        inner = name + "/" + file.path if is_folder else name
+        chunks = [hashlib.sha256(chunk).hexdigest() for chunk in _chunks(folder, inner, file.seen)]
+        cut_files.append({"path": file.path, "size": file.seen.st_size, "mode": file.seen.st_mode & 0o777,
+                          "chunks": chunks})
+    again, folders_again, _ = _look(folder, name)
+    if folders_again != folders or [_of(file) for file in again] != [_of(file) for file in files]:
+        raise Problem(contract.CHANGED, name)
+    manifest: contract.Manifest = {"version": 1, "name": name, "files": cut_files, "folders": folders}
+    text = manifest_text(manifest)
+    if len(text) > contract.MAX_MANIFEST_BYTES:
+        raise Problem(contract.TOO_MANY_FILES, str(len(files) + len(folders)))
+    return CutCheckpoint(hashlib.sha256(text).hexdigest(), text, manifest, size)
+
+
+def read_chunk(folder: str, name: str, file: contract.ManifestFile, number: int) -> bytes:
+    """One chunk of a file of the checkpoint. Raises Problem. Whether its hash is still the same, the server says."""
+    inner = name + "/" + file["path"] if file["path"] else name
+    try:
+        with open(open_plain_file(folder, inner), "rb", buffering=0) as stream:
+            stream.seek(number * contract.CHUNK_BYTES)
+            content = _read(stream, min(contract.CHUNK_BYTES, file["size"] - number * contract.CHUNK_BYTES))
+    except OSError as error:
+        raise _unreadable(inner, error) from error
+    return content
+
+
+def _of(file: _Found) -> Tuple[str, Tuple[int, int, int]]:
+    return file.path, _state(file.seen)
+
+
+def _look(folder: str, name: str) -> Tuple[List[_Found], List[str], bool]:
+    """Its files and folders, by path, and whether it is a folder. Raises Problem."""
+    try:
+        seen = os.stat(os.path.join(folder, name), follow_symlinks=False)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    if stat.S_ISREG(seen.st_mode):
+        return [_Found("", seen)], [], False
+    if not stat.S_ISDIR(seen.st_mode):
+        raise Problem(contract.NOT_PLAIN, name)
+    files: List[_Found] = []
+    folders: List[str] = []
+    for path, inner in _walk(os.path.join(folder, name), "", 0):
+        if stat.S_ISDIR(inner.st_mode):
+            folders.append(path)
+        else:
+            files.append(_Found(path, inner))
+        if len(files) + len(folders) > contract.MAX_CHECKPOINT_FILES:
+            raise Problem(contract.TOO_MANY_FILES, "more than %d" % contract.MAX_CHECKPOINT_FILES)
+    return sorted(files, key=lambda file: file.path), sorted(folders), True
+
+
+def _walk(folder: str, prefix: str, depth: int) -> Iterator[Tuple[str, os.stat_result]]:
+    """Path below the first folder and status of all that is in it. Raises Problem."""
+    inner: List[str] = []
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
+    try:
+        for name in sorted(os.listdir(descriptor)):
+            path = prefix + name
+            if not is_text(name):
+                raise Problem(contract.NOT_PLAIN, path.encode("utf-8", "backslashreplace").decode())
+            seen = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if stat.S_ISDIR(seen.st_mode):
+                inner.append(name)
+            elif not stat.S_ISREG(seen.st_mode):
+                raise Problem(contract.NOT_PLAIN, path)
+            yield path, seen
+    except OSError as error:
+        raise _unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
+    finally:
+        os.close(descriptor)
+    for name in inner:
+        if depth >= DEEPEST:
+            raise Problem(contract.TOO_MANY_FILES, "folders are more than %d deep" % DEEPEST)
+        yield from _walk(os.path.join(folder, name), prefix + name + "/", depth + 1)
+
+
+def _chunks(folder: str, inner: str, expected: os.stat_result) -> Iterator[bytes]:
+    try:
+        with open(open_plain_file(folder, inner), "rb", buffering=0) as stream:
+            if _state(os.fstat(stream.fileno())) != _state(expected):
+                raise Problem(contract.CHANGED, inner)
+            left = expected.st_size
+            while left:
+                chunk = _read(stream, min(contract.CHUNK_BYTES, left))
+                left -= len(chunk)
+                if not chunk or (left and len(chunk) < contract.CHUNK_BYTES):
+                    raise Problem(contract.CHANGED, inner)
+                yield chunk
+            if _state(os.fstat(stream.fileno())) != _state(expected):
+                raise Problem(contract.CHANGED, inner)
+    except OSError as error:
+        raise _unreadable(inner, error) from error
+
+
+def _read(stream: Any, size: int) -> bytes:
+    pieces: List[bytes] = []
+    while size:
+        piece = stream.read(size)
+        if not piece:
+            break
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _state(seen: os.stat_result) -> Tuple[int, int, int]:
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def _unreadable(path: str, error: OSError) -> Problem:
+    if isinstance(error, FileNotFoundError):
+        return Problem(contract.CHANGED, path)
+    return Problem(contract.UNREADABLE, "%s: %s" % (path, error.strerror or error))
