@@ -40,9 +40,7 @@ def main() -> int:
         code = Path(name) / "code"
         code.mkdir()
         (code / "trial.py").write_text(NOTHING)
-        over_ssh: dict[str, Any] = {"platform": "remote", "machineList": [
-            {"host": "127.0.0.1", "port": machine.port, "user": machine.user, "sshKeyFile": str(machine.key),
-             "hostKey": machine.fingerprint}]}
+        over_ssh: dict[str, Any] = {"platform": "remote", "machineList": [machine.in_config()]}
         ways = {"local": {"platform": "local"}, "over SSH, reports too": over_ssh,
                 "over SSH, reports by HTTP": {**over_ssh, "nniManagerIp": "127.0.0.1"}}
         server.start()

@@ -229,6 +229,11 @@ class SshMachine:
     def fingerprint(self) -> str:
         return fingerprint_of(self.host_keys[0])
 
+    def in_config(self, **more: Any) -> dict[str, Any]:
+        """Its entry in the ``machineList`` of a configuration file."""
+        return {"host": self.host, "port": self.port, "user": self.user, "hostKey": self.fingerprint,
+                "sshKeyFile": str(self.key), **more}
+
     def settings(self, **more: Any) -> RemoteMachineSettings:
         """Settings that work; ``more`` changes some (None takes one out)."""
         fields: dict[str, Any] = {**self._login, **more}

@@ -59,9 +59,7 @@ def scripted_at_once(folder: Path) -> Iterator[Place]:
 def remote(folder: Path) -> Iterator[Place]:
     """A machine behind a real sshd that does not reach the server: reports come through its agent."""
     with SshMachine(folder / "ada") as machine:
-        yield Place({"platform": "remote", "machineList": [
-            {"host": "127.0.0.1", "port": machine.port, "user": machine.user, "sshKeyFile": str(machine.key),
-             "hostKey": machine.fingerprint}]})
+        yield Place({"platform": "remote", "machineList": [machine.in_config()]})
 
 
 @contextmanager

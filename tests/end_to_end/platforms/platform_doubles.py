@@ -21,9 +21,7 @@ Platform = tuple[dict[str, Any], dict[str, str]]
 
 def remote(folder: Path, ends: ExitStack) -> Platform:
     machine = ends.enter_context(SshMachine(folder / "ada", "ada"))
-    return {"platform": "remote", "machineList": [{
-        "host": machine.host, "port": machine.port, "user": machine.user, "hostKey": machine.fingerprint,
-        "sshKeyFile": str(machine.key)}]}, {}
+    return {"platform": "remote", "machineList": [machine.in_config()]}, {}
 
 
 def kubernetes(folder: Path, ends: ExitStack) -> Platform:

@@ -33,8 +33,7 @@ def test_a_trial_of_a_lost_machine_goes_on_from_its_checkpoint_on_another_one(tm
     with closing(RunningServer(tmp_path / "data")) as server, SshMachine(tmp_path / "ada", "ada") as ada, \
             SshMachine(tmp_path / "bob", "bob") as bob:
         server.start()
-        machines = [{"host": machine.host, "port": machine.port, "user": machine.user, "hostKey": machine.fingerprint,
-                     "sshKeyFile": str(machine.key), "maxTrialNumber": 1} for machine in (ada, bob)]
+        machines = [machine.in_config(maxTrialNumber=1) for machine in (ada, bob)]
         experiment = server.launch({
             "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code), "trialConcurrency": 1,
             "maxTrialNumber": 1, "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

@@ -25,8 +25,7 @@ def test_trials_of_a_lost_machine_are_tried_again_on_another_one(tmp_path: Path)
     with closing(RunningServer(tmp_path / "data")) as server, SshMachine(tmp_path / "ada", "ada") as ada, \
             SshMachine(tmp_path / "bob", "bob") as bob:
         server.start()
-        machines = [{"host": machine.host, "port": machine.port, "user": machine.user, "hostKey": machine.fingerprint,
-                     "sshKeyFile": str(machine.key), "maxTrialNumber": 1} for machine in (ada, bob)]
+        machines = [machine.in_config(maxTrialNumber=1) for machine in (ada, bob)]
         experiment = server.launch({
             "trialCommand": f"python3 wait.py {go}$NNI_TRIAL_SEQ_ID", "trialCodeDirectory": str(code),
             "trialConcurrency": 2, "maxTrialNumber": 2, "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

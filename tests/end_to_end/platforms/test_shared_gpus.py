@@ -37,8 +37,7 @@ def test_two_experiments_share_the_gpus_of_a_cluster(tmp_path: Path) -> None:
         for machine in (ada, bob):
             FakeNvidiaSmi(machine.folder / "nvidia", LoginVariables(machine), 4)
         server.start()
-        machines = [{"host": machine.host, "port": machine.port, "user": machine.user, "hostKey": machine.fingerprint,
-                     "sshKeyFile": str(machine.key)} for machine in (ada, bob)]
+        machines = [machine.in_config() for machine in (ada, bob)]
         experiments = [server.launch({
             "trialCommand": f"python3 notes.py {log}", "trialCodeDirectory": str(code), "trialGpuNumber": gpus,
             "trialConcurrency": 8, "maxTrialNumber": number,

@@ -24,9 +24,7 @@ def make_remote_cluster(tmp_path: Path) -> Iterator[Callable[[str, int], dict[st
 
         def make(name: str, room: int) -> dict[str, Any]:
             machine = stack.enter_context(SshMachine(tmp_path / name, name))
-            return {"platform": "remote", "machineList": [{
-                "host": machine.host, "port": machine.port, "user": machine.user, "hostKey": machine.fingerprint,
-                "sshKeyFile": str(machine.key), "maxTrialNumber": room}]}
+            return {"platform": "remote", "machineList": [machine.in_config(maxTrialNumber=room)]}
 
         yield make
 
