@@ -34,6 +34,7 @@ def test_a_trial_of_a_lost_machine_goes_on_from_its_checkpoint_on_another_one(tm
             SshMachine(tmp_path / "bob", "bob") as bob:
         server.start()
         machines = [machine.in_config(maxTrialNumber=1) for machine in (ada, bob)]
+        names = [f"{machine.user}@{machine.host}:{machine.port}" for machine in (ada, bob)]
         experiment = server.launch({
             "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code), "trialConcurrency": 1,
             "maxTrialNumber": 1, "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -43,7 +44,8 @@ def test_a_trial_of_a_lost_machine_goes_on_from_its_checkpoint_on_another_one(tm
         def trial() -> dict:
             return next(iter(server.get_all(f"experiments/{experiment}/trials/")), {})
 
-        server.wait_until(lambda: trial().get("status") == "RUNNING", what="it runs")
+        # its keeper tells that it runs, and the platform a moment later on which of its machines
+        server.wait_until(lambda: trial().get("status") == "RUNNING" and trial()["machine"] in names, what="it runs")
         ours = trial()
         server.wait_until(lambda: any(one["step"] == 2 for one in server.get(
             f"trials/{ours['id']}/checkpoints/")["results"]), what="its last checkpoint is kept")

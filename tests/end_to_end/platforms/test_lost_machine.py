@@ -35,12 +35,16 @@ def test_trials_of_a_lost_machine_are_tried_again_on_another_one(tmp_path: Path)
         def trials() -> list[dict]:
             return server.get_all(f"experiments/{experiment}/trials/")
 
-        server.wait_until(lambda: [trial["status"] for trial in trials()] == ["RUNNING"] * 2, what="both run")
+        # their keepers tell that they run, and the platform a moment later on which of its machines
+        names = {f"{machine.user}@{machine.host}:{machine.port}" for machine in (ada, bob)}
+        server.wait_until(lambda: {trial["machine"] for trial in trials() if trial["status"] == "RUNNING"} == names,
+                          what="both run")
         lost, other = sorted(trials(), key=lambda trial: str(ada.port) not in trial["machine"])
         ada.crash()
         Path(f"{go}{other['sequence_id']}").touch()
-        server.wait_until(lambda: [(trial["status"], trial["attempt"]) for trial in trials()
-                                   if trial["id"] == lost["id"]] == [("RUNNING", 2)], 180, "the lost one runs again")
+        server.wait_until(lambda: [(trial["status"], trial["attempt"], trial["machine"]) for trial in trials()
+                                   if trial["id"] == lost["id"]] == [("RUNNING", 2, other["machine"])], 180,
+                          "the lost one runs again")
         Path(f"{go}{lost['sequence_id']}").touch()
         server.wait_for_experiment(experiment)
         assert [trial["status"] for trial in trials()] == ["SUCCEEDED"] * 2
