@@ -19,7 +19,7 @@ BROWSER_LIBRARIES = {
     "swagger-ui-dist": ("swagger-ui-bundle.js", "swagger-ui-bundle.js.LICENSE.txt", "swagger-ui.css", "LICENSE",
                         "NOTICE"),
 }
-EXTRAS = ("azure", "oidc", "scale", "tensorboard", "tuners")
+EXTRAS = ("azure", "oidc", "s3", "scale", "tensorboard", "tuners")
 
 
 class BuildWithFiles(build_py):

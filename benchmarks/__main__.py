@@ -39,6 +39,7 @@ class Program:
 #: In the order in which they run: what is told of first, first.
 PROGRAMS = {
     "trial_start": Program(15, ("--rounds", "1", "--trials", "40", "--sleeping-rounds", "1")),
+    "warm_trials": Program(45, ("--rounds", "1", "--trials", "24")),
     "refill": Program(10, ("--trials", "20")),
     "startup": Program(10, ("--rounds", "1")),
     "idle": Program(5, ("--seconds", "3")),
@@ -47,10 +48,13 @@ PROGRAMS = {
     "remote_start": Program(5, ("--rounds", "1")),
     "remote_trials": Program(20, ("--rounds", "1", "--trials", "40")),
     "statements": Program(5, ("--rounds", "100")),
+    "placement": Program(10, ("--trials", "200")),
     "tuner_suggestions": Program(10, ("--trials", "1000")),
     "search_quality": Program(120, ("--seeds", "1", "--at-once", "8", "--objectives", "sphere", "nested",
                                    "--searchers", "TPE", "Anneal", "Random", "Optuna TPE")),
     "start_from": Program(60, ("--seeds", "1", "--tuners", "TPE", "--at-once", "1", "--functions", "sphere", "nested")),
+    "start_from_objectives": Program(120, ("--seeds", "1", "--at-once", "1")),
+    "promotion": Program(20, ("--seeds", "2", "--tuners", "Hyperband", "--at-once", "1")),
     "replicates": Program(30, ("--seeds", "2", "--tuners", "Random", "--at-once", "1")),
     "live_latency": Program(10, ("20",)),
     "long_histories": Program(30, ("--trials", "2000", "--rounds", "1")),

@@ -59,7 +59,8 @@ TrialParameters.objects.bulk_create(TrialParameters(trial=trial, parameter_id=tr
                                     for trial in trials)
 Attempt.objects.bulk_create(
     Attempt(trial=trial, job_name=trial.public_id, stage="submitted", token_hashes=[hash_of({TOKEN!r})], accepted=1,
-            journal_id=trial.public_id, created_at=now, submitted_at=now, started_at=now) for trial in trials)
+            journal_id=trial.public_id, created_at=now, submitted_at=now, started_at=now,
+            cluster=experiment.cluster) for trial in trials)
 print("\\n".join(trial.public_id for trial in trials))
 """
 

@@ -75,18 +75,18 @@ class Report:
         self._figures.append(figure)
         print(figure.line, flush=True)
 
-    def finish(self) -> int:
+    def finish(self, *, is_whole: bool | None = None) -> int:
         """Keep the figures; 1 where one misses its limit, as an exit status.
 
         A program that was given arguments measured less, or something else: its figures do not replace those of a
-        whole run, unless a folder of their own is named.
+        whole run, unless a folder of their own is named. ``is_whole``: the program knows whether it measured less.
         """
         named = os.environ.get(RESULTS_VARIABLE)
-        if named or not sys.argv[1:]:
+        if named or (not sys.argv[1:] if is_whole is None else is_whole):
             self._keep(Path(named or RESULTS))
         else:
-            print(f"These figures are not kept: {self._name} was given arguments. "
-                  f"{RESULTS_VARIABLE}=FOLDER keeps them.", flush=True)
+            why = "was given arguments" if is_whole is None else "did not measure everything"
+            print(f"These figures are not kept: {self._name} {why}. {RESULTS_VARIABLE}=FOLDER keeps them.", flush=True)
         return 0 if all(figure.is_met for figure in self._figures) else 1
 
     def _keep(self, folder: Path) -> None:

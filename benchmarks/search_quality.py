@@ -1,14 +1,19 @@
 """How good the best result of 50 and of 100 trials is: our tuners, Optuna's samplers and NNI 3.0's tuners.
 
-    .venv/bin/python benchmarks/search_quality.py [--nni PYTHON]                      # all, half an hour on two cores
+    .venv/bin/python benchmarks/search_quality.py [--nni PYTHON]          # all, 45 minutes on two cores
     .venv/bin/python benchmarks/search_quality.py --seeds 2 --at-once 8 --objectives sphere svc --searchers TPE Random
-    .venv/bin/python benchmarks/search_quality.py --keep FILE                         # the single results, as JSON
+    .venv/bin/python benchmarks/search_quality.py --keep FILE                         # each result, as it comes
     .venv/bin/python benchmarks/search_quality.py --table FILE                        # from there, without searching
+
+With ``--keep`` each result is written as a line of FILE when its search ends. If FILE exists, only what is missing in
+it is run; delete FILE when a tuner has changed. Seeds run one after another, so an interrupted run has whole seeds.
+Figures become the record of this benchmark only if all functions, searchers, seeds and numbers at once were run.
 
 Sixteen functions (``search/objectives.py``) are searched in simulated time with 1, 8 and 32 trials at once. PYTHON is
 the interpreter of a virtual environment in which NNI 3.0 is installed (``pip install 'nni[anneal]==3.0' 'numpy<1.24'
 'scipy<1.11' 'scikit-learn<1.4' setuptools``, and torch, emcee and pybnn for DNGO); without it NNI's are left out. Of
-Optuna's samplers CMA-ES needs the package cmaes. GPSampler (which needs torch) is slow and runs only where it is named.
+Optuna's samplers CMA-ES needs the package cmaes. GPSampler (which needs torch) and NNI's GP, Metis and DNGO are slow
+and run only where they are named.
 
 A rank is the share of all runs of the same function, so many trials and so many at once, that were better: 0 is the
 best, 0.5 the middle. Two searchers are compared by Wilcoxon's signed-rank test on the pairs with the same function and
@@ -19,14 +24,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import multiprocessing
 import os
 import statistics
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,14 +42,15 @@ from scipy.stats import rankdata, wilcoxon  # noqa: E402
 
 from benchmarks.reporting import Report, in_short  # noqa: E402
 from benchmarks.search.curves import BEST, lost_and_saved  # noqa: E402
+from benchmarks.search.kept_results import Result, keep_each, kept_results  # noqa: E402
 from benchmarks.search.objectives import OBJECTIVES  # noqa: E402
 from benchmarks.search.runs import NotPossible, search  # noqa: E402
 from benchmarks.search.searchers import NNI_TUNERS, SLOW, TUNERS, VERY_SLOW, searchers  # noqa: E402
 
 BUDGETS = (50, 100)
 AT_ONCE = (1, 8, 32)
-SEEDS = 8
-SEEDS_OF_SLOW_ONES = 3
+SEEDS = 4
+SEEDS_OF_SLOW_ONES = 1
 PROCESSES = 2
 #: So improbable by chance that it counts.
 SIGNIFICANT = 0.05
@@ -59,38 +64,43 @@ class Task:
     seed: int
     nni: Path | None = None
 
-
-@dataclass(frozen=True)
-class Result:
-    """``best``: by budget; None where the searcher cannot search this space, and ``problem`` says why."""
-
-    searcher: str
-    objective: str
-    at_once: int
-    seed: int
-    best: tuple[float, ...] | None
-    repeats: int = 0
-    problem: str = ""
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        return self.searcher, self.objective, self.at_once, self.seed
 
 
 def run(task: Task) -> Result:
     warnings.simplefilter("ignore")
-    key = task.searcher, task.objective, task.at_once, task.seed
     try:
         found = search(OBJECTIVES[task.objective], searchers(task.nni)[task.searcher], task.seed, task.at_once, BUDGETS)
-        return Result(*key, found.best, found.repeats)
+        return Result(*task.key, found.best, found.repeats)
     except NotPossible as reason:
-        return Result(*key, None, problem=str(reason))
+        return Result(*task.key, None, problem=str(reason))
 
 
-def run_all(tasks: list[Task]) -> Iterator[Result]:
-    """The slow ones first, so that none is left over at the end."""
-    tasks = sorted(tasks, key=lambda task: (task.searcher not in VERY_SLOW, task.searcher not in SLOW))
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+def run_all(tasks: list[Task], processes: int) -> Iterator[Result]:
+    """Seed by seed, the slow ones first."""
+    tasks = sorted(tasks, key=lambda task: (task.seed, task.searcher not in VERY_SLOW, task.searcher not in SLOW))
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for count, result in enumerate(pool.imap_unordered(run, tasks), 1):
             if sys.stderr.isatty():
                 print(f"\r{count} of {len(tasks)}", end="", file=sys.stderr, flush=True)
             yield result
+
+
+def all_tasks(names: Iterable[str], objectives: Sequence[str], at_once: Sequence[int], seeds: int,
+              nni: Path | None) -> list[Task]:
+    return [Task(name, objective, count, seed, nni) for objective in objectives for name in names for count in at_once
+            for seed in range(min(seeds, SEEDS_OF_SLOW_ONES) if name in SLOW | VERY_SLOW else seeds)]
+
+
+def there_or_run(tasks: list[Task], processes: int, path: Path | None) -> list[Result]:
+    """The results of these tasks, of those that are not in the file by running them."""
+    wanted = {task.key for task in tasks}
+    there = [] if path is None or not path.exists() else kept_results(path)
+    found = {result.key: result for result in there if result.key in wanted}
+    new = run_all([task for task in tasks if task.key not in found], processes)
+    return [*found.values(), *(new if path is None else keep_each(path, new))]
 
 
 class Comparison:
@@ -198,12 +208,13 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, nargs="+", default=list(AT_ONCE))
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES), metavar="NAME")
     parser.add_argument("--searchers", nargs="+", metavar="NAME", help="default: all but those that take very long")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="write every single result there")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="searches that run at the same time")
+    parser.add_argument("--keep", type=Path, metavar="FILE",
+                        help="write every single result there; what is there is not run again")
     parser.add_argument("--table", type=Path, metavar="FILE", nargs="+", help="results that were kept; runs nothing")
     options = parser.parse_args()
     if options.table:
-        kept = [Result(**row) for path in options.table for row in json.loads(path.read_text())]
-        print(Comparison(kept).table())
+        print(Comparison(result for path in options.table for result in kept_results(path)).table())
         return 0
     known = searchers(options.nni)
     names = options.searchers or [name for name in known if name not in VERY_SLOW]
@@ -212,12 +223,8 @@ def main() -> int:
     report = Report(__file__)
     if options.nni is None:
         print("NNI's tuners are left out: --nni names no Python that has them.")
-    tasks = [Task(name, objective, at_once, seed, options.nni) for objective in options.objectives for name in names
-             for at_once in options.at_once
-             for seed in range(min(options.seeds, SEEDS_OF_SLOW_ONES if name in SLOW | VERY_SLOW else options.seeds))]
-    results = list(run_all(tasks))
-    if options.keep is not None:
-        options.keep.write_text(json.dumps([asdict(result) for result in results]) + "\n")
+    tasks = all_tasks(names, options.objectives, options.at_once, options.seeds, options.nni)
+    results = there_or_run(tasks, options.processes, options.keep)
     for start_step in (0, "auto"):
         found = [lost_and_saved("Medianstop", {"start_step": start_step}, seed) for seed in range(5)]
         report.add(f"Medianstop, start_step {start_step}: lost of the {BEST} best trials, at most",
@@ -229,7 +236,8 @@ def main() -> int:
     for name, objective, problem in sorted({(result.searcher, result.objective, result.problem)
                                             for result in results if result.best is None}):
         print(f"{name} cannot search {objective}: {problem}")
-    return report.finish()
+    whole = all_tasks([name for name in known if name not in VERY_SLOW], list(OBJECTIVES), AT_ONCE, SEEDS, options.nni)
+    return report.finish(is_whole={task.key for task in whole} <= {result.key for result in results})
 
 
 if __name__ == "__main__":

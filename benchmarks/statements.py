@@ -100,7 +100,8 @@ def pairs(experiment: Experiment, attempts: list[Attempt], lease: Lease) -> list
         ("whether there is any row (selected_rows.py)",
          lambda: is_any(NotificationDelivery, "state = %s", ["waiting"]),
          lambda: NotificationDelivery.objects.filter(state="waiting").exists()),
-        ("what a round finds to do (work_counts.py)", lambda: work_counts_of([experiment.pk]), counted),
+        ("what a round finds to do (work_counts.py)",
+         lambda: work_counts_of([experiment.pk], experiment.cluster_id), counted),
         (f"{TRIALS} attempts that report (reporting_attempts.py)", lambda: reporting_attempts(names),
          lambda: list(Attempt.objects.filter(job_name__in=names).select_related("trial__experiment"))),
         ("one column of one row (selected_rows.py)",
@@ -133,7 +134,8 @@ def main() -> int:
         created_at=timezone.now(), status="RUNNING")
     attempts = [Attempt.objects.create(
         trial=Trial.objects.create(experiment=experiment, sequence_id=number, created_at=timezone.now()),
-        job_name=f"job{number}", created_at=timezone.now(), stage="submitted") for number in range(TRIALS)]
+        job_name=f"job{number}", created_at=timezone.now(), stage="submitted", cluster=cluster)
+        for number in range(TRIALS)]
     lease = Lease.acquire(cluster, "benchmark")
     assert lease is not None
     for what, by_hand, by_django in pairs(experiment, attempts, lease):

@@ -66,15 +66,15 @@ def processor_seconds(pid: int) -> float:
 
 
 def by_us(server: RunningServer, folder: Path, trials: int,
-          service: dict[str, Any] | None = None) -> tuple[float, list[dict[str, Any]], float]:
+          service: dict[str, Any] | None = None, **more: Any) -> tuple[float, list[dict[str, Any]], float]:
     """Seconds from the request that launches until the experiment is done, its trials, the server's processor time.
 
-    ``service``: the section trainingService; the local platform unless it says otherwise.
+    ``service``: the section trainingService; the local platform unless it says otherwise. ``more``: further fields.
     """
     config = {"trialCommand": " ".join(COMMAND), "trialCodeDirectory": str(folder), "trialConcurrency": AT_ONCE,
               "maxTrialNumber": trials, "tuner": {"name": "Random"},
               "trainingService": service or {"platform": "local"},
-              "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}
+              "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, **more}
     spent = processor_seconds(server.pid)
     begin = datetime.now().astimezone()
     experiment = server.launch(config, folder)

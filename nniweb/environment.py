@@ -1,7 +1,9 @@
 """Reads the environment variables that settings come from. All raise ImproperlyConfigured, with the variable's name."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -20,21 +22,21 @@ def text(name: str, default: str = "") -> str:
     return default
 
 
-def number(name: str, default: int) -> int:
-    """A whole number."""
+def number(name: str, default: int, least: int = 0, most: int = 1_000_000_000) -> int:
+    """A whole number in this range. A billion seconds can still be waited for, and a billion MB be counted in bytes."""
     value = text(name, str(default))
     try:
-        return int(value)
+        count = int(value)
     except ValueError:
         raise ImproperlyConfigured(f"{name} must be a whole number, not {shown(value)}.") from None
+    if not least <= count <= most:
+        raise ImproperlyConfigured(f"{name} must be a whole number from {least} to {most}, not {count}.")
+    return count
 
 
 def days(name: str) -> int | None:
-    """A number of days from 1; not set: no end."""
-    count = number(name, 0)
-    if count < 0 or count > 36_500:
-        raise ImproperlyConfigured(f"{name} must be a number of days from 1 to 36500, or 0 (for ever), not {count}.")
-    return count or None
+    """A number of days from 1; 0 or not set: no end (None)."""
+    return number(name, 0, most=36_500) or None
 
 
 def days_or_word(name: str, default: str, words: tuple[str, ...]) -> int | str:
@@ -61,3 +63,14 @@ def boolean(name: str, default: bool) -> bool:
 def names(name: str, default: str = "") -> list[str]:
     """A list with commas."""
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def json_object(name: str) -> dict[str, Any]:
+    """A JSON object; empty where the variable is not set. The message does not show the value: it may have a secret."""
+    try:
+        value = json.loads(text(name, "{}"))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ImproperlyConfigured(f'{name} must be a JSON object, such as {{"bucket_name": "nni"}}.')
+    return value

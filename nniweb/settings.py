@@ -14,7 +14,7 @@ import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 from nniweb import mail_settings
-from nniweb.environment import boolean, days, days_or_word, names, number, text
+from nniweb.environment import boolean, days, days_or_word, json_object, names, number, text
 from nniweb.http.proxies import read_networks
 from nniweb.storage import own_files
 from trainingservice.words.shown_value import shown
@@ -28,12 +28,19 @@ def _needs_package(module: str, variable: str, list_name: str = "scale") -> None
                                    f"install 'nniweb[{list_name}]' (in a checkout: -r requirements/{list_name}.txt)")
 
 
+def _is_importable(module: str) -> bool:
+    try:
+        return bool(module) and importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
 # --- where things are ------------------------------------------------------------------------
 DATA_FOLDER = Path(text("NNIWEB_DATA", str(own_files.default_data_folder()))).expanduser().absolute()
 # empty where none is given: it is kept in the data folder, which nniweb.apps prepares; loading settings makes nothing
 INSTALLATION_ID = text("NNIWEB_INSTALLATION")
 HOST = text("NNIWEB_HOST", "127.0.0.1")
-PORT = number("NNIWEB_PORT", 8080)
+PORT = number("NNIWEB_PORT", 8080, most=65535)
 PUBLIC_URL = text("NNIWEB_PUBLIC_URL").rstrip("/")
 # the authority behind PUBLIC_URL's certificate, where trial machines do not know it
 CA_FILE = Path(text("NNIWEB_CA_FILE")).expanduser().absolute() if text("NNIWEB_CA_FILE") else None
@@ -45,7 +52,7 @@ except ValueError as error:
     raise ImproperlyConfigured(f"NNIWEB_TRUSTED_PROXIES: {error}.") from None
 PLAIN_HTTP = boolean("NNIWEB_PLAIN_HTTP", False)
 WORKER_HOST = text("NNIWEB_WORKER_HOST", "127.0.0.1")
-WORKER_PORT = number("NNIWEB_WORKER_PORT", 0)
+WORKER_PORT = number("NNIWEB_WORKER_PORT", 0, most=65535)
 DEMO = boolean("NNIWEB_DEMO", True)
 UPGRADE_BACKUP = boolean("NNIWEB_UPGRADE_BACKUP", True)
 LOW_SPACE_BYTES = number("NNIWEB_LOW_SPACE_MB", 500) * 1_000_000
@@ -62,16 +69,14 @@ SECRET_FILES = tuple(Path(path).expanduser().absolute() for name, path in sorted
                      if path and re.fullmatch(r"NNIWEB_[A-Z_]+_FILE", name) and name != "NNIWEB_CA_FILE")
 GIT_PRIVATE_ADDRESSES = boolean("NNIWEB_GIT_PRIVATE_ADDRESSES", False)
 GIT_MAX_BYTES = number("NNIWEB_GIT_MAX_MB", 500) * 1_000_000
-GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300)
+GIT_SECONDS = number("NNIWEB_GIT_SECONDS", 300, least=1)
 
 # --- tuners of people's own: what they have when their experiment is over
 TUNER_EXIT_SECONDS = number("NNIWEB_TUNER_EXIT_SECONDS", 300)
-if TUNER_EXIT_SECONDS < 0:
-    raise ImproperlyConfigured(f"NNIWEB_TUNER_EXIT_SECONDS must be a number of seconds, not {TUNER_EXIT_SECONDS}.")
 
 # --- TensorBoard: how many at a time, when one ends that nobody looks at, what one copies of its trials
 TENSORBOARD_MOST = number("NNIWEB_TENSORBOARD_MOST", 5)
-TENSORBOARD_IDLE_MINUTES = number("NNIWEB_TENSORBOARD_IDLE_MINUTES", 30)
+TENSORBOARD_IDLE_MINUTES = number("NNIWEB_TENSORBOARD_IDLE_MINUTES", 30, least=1, most=1_000_000)
 TENSORBOARD_BYTES = number("NNIWEB_TENSORBOARD_MB", 1000) * 1_000_000
 
 # --- mail and webhooks -----------------------------------------------------------------------
@@ -193,6 +198,16 @@ STORAGES = {
                             "file_permissions_mode": 0o600}},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+# checkpoints may lie elsewhere than the other files
+_checkpoint_storage = text("NNIWEB_CHECKPOINT_STORAGE")
+_checkpoint_options = json_object("NNIWEB_CHECKPOINT_STORAGE_OPTIONS")
+if _checkpoint_storage == "nniweb.storage.s3_storage.S3Storage":
+    _needs_package("minio", "NNIWEB_CHECKPOINT_STORAGE", "s3")
+if _checkpoint_storage and not _is_importable(_checkpoint_storage.rpartition(".")[0]):
+    raise ImproperlyConfigured("NNIWEB_CHECKPOINT_STORAGE must be the dotted name of a storage class of Django, not "
+                               f"{shown(_checkpoint_storage)}.")
+if _checkpoint_storage:
+    STORAGES["checkpoints"] = {"BACKEND": _checkpoint_storage, "OPTIONS": _checkpoint_options}
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
 
 # --- database --------------------------------------------------------------------------------
@@ -218,7 +233,7 @@ if _database_url:
 
         _options["pool"] = {
             "connection_class": AnsweredConnection,
-            "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20)), "timeout": 10,
+            "min_size": 1, "max_size": max(2, number("NNIWEB_DATABASE_CONNECTIONS", 20, least=1)), "timeout": 10,
             "reconnect_timeout": 4}
         # one empty query each time a connection is taken: those that a restart of the server broke are never seen
         DATABASES["default"]["CONN_HEALTH_CHECKS"] = True

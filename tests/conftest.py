@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.end_to_end import prepared_installation
+from tests.end_to_end import forked_programs, prepared_installation
 
 # the workers of one run, and the next run, do not compile all tests again
 sys.dont_write_bytecode = False
@@ -26,6 +26,7 @@ hypothesis.settings.register_profile("thorough", max_examples=200, deadline=None
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 END_TO_END = Path(__file__).parent / "end_to_end"
+BROWSER = END_TO_END / "browser"
 #: Folders whose tests wait for other processes two thirds of their time, in the order in which they are to begin: the
 #: files that take longest are not the last.
 WAITING = [Path(__file__).parent / name for name in ("trialkeeper", "trainingservice")]
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PATH"] = os.pathsep.join([own, os.environ.get("PATH", os.defpath)])
     if not hasattr(config, "workerinput"):
         prepared_installation.begin()
+        os.environ[forked_programs.IN_USE] = "1"
     # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -59,20 +61,25 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The dearest files first: those who run several files at once do not wait for a long one in the end.
 
-    Then files that wait and files that compute in turns, so that the processors are always in use.
+    Among those, files with a browser and files without take turns: several browsers at once are too much for a small
+    machine. Then files that wait and files that compute do, so that the processors are always in use.
     """
-    place: dict[Path, float] = {}
-    files = [path for path in dict.fromkeys(item.path for item in items) if not path.is_relative_to(END_TO_END)]
-    waiting = [path for folder in WAITING for path in files if path.is_relative_to(folder)]
-    computing = [path for path in files if path not in set(waiting)]
-    for group in (waiting, computing):
-        place |= {path: (number + 1) / len(group) for number, path in enumerate(group)}
-    items.sort(key=lambda item: place.get(item.path, 0.0))
+    files = list(dict.fromkeys(item.path for item in items))
+    dearest = [path for path in files if path.is_relative_to(END_TO_END)]
+    browser = [path for path in dearest if path.is_relative_to(BROWSER)]
+    others = [path for path in files if not path.is_relative_to(END_TO_END)]
+    waiting = [path for folder in WAITING for path in others if path.is_relative_to(folder)]
+    place: dict[Path, tuple[int, float]] = {}
+    for part, group in ((0, browser), (0, [path for path in dearest if path not in set(browser)]),
+                        (1, waiting), (1, [path for path in others if path not in set(waiting)])):
+        place |= {path: (part, (number + 1) / len(group)) for number, path in enumerate(group)}
+    items.sort(key=lambda item: place[item.path])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         prepared_installation.end()
+        os.environ.pop(forked_programs.IN_USE, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

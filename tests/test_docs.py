@@ -113,6 +113,32 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def anchors(page: Path) -> set[str]:
+    """Those of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_to_a_section_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text())
+    targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
+    broken = [f"{target.name}#{anchor}" for target, anchor in targets
+              if target.suffix == ".md" and anchor not in anchors(target)]
+    assert broken == []
+
+
+#: In a container there is no environment of a checkout.
+CONTAINERS = (DOCS / "deploy" / "containers", DOCS / "deploy" / "kubernetes")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent not in CONTAINERS], ids=name_of)
+def test_a_command_can_be_typed_in_a_checkout_without_activating_anything(page: Path) -> None:
+    bare = re.findall(r"(?<!\.venv/bin/)\bpython3? manage\.py .*", page.read_text())
+    assert page.name == "CHANGELOG.md" or bare == []
+
+
 def test_every_decision_is_in_the_list_of_decisions() -> None:
     listed = set(re.findall(r"\((\d{4}-[a-z-]+\.md)\)", (DOCS / "decisions" / "README.md").read_text()))
     assert listed == {path.name for path in (DOCS / "decisions").glob("[0-9]*.md")}

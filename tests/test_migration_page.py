@@ -42,6 +42,20 @@ def test_every_verb_of_nnictl_is_answered(verb: str) -> None:
     assert set(VERBS[verb]) <= set(said)
 
 
+#: Of NNI's Experiment in Python, 2 and 3.
+METHODS = (
+    "run", "start", "stop", "connect", "view", "resume", "get_status", "get_trial_job", "list_trial_jobs",
+    "export_data", "get_job_metrics", "get_job_statistics", "get_experiment_profile", "get_experiment_metadata",
+    "get_all_experiments_metadata", "update_trial_concurrency", "update_max_trial_number",
+    "update_max_experiment_duration", "update_search_space")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_of_nnis_experiment_has_its_line(method: str) -> None:
+    table = PAGE[PAGE.index("| method of NNI's `Experiment` | here |"):]
+    assert re.search(rf"^\|[^|]*`{method}`", table[:table.index("\n\n")], re.MULTILINE)
+
+
 @pytest.mark.parametrize("call", sorted({str(pattern.pattern).split("/")[0].split("<")[0] for pattern in urlpatterns}
                                         - {""}))
 def test_every_call_of_nnis_interface_is_said_to_be_answered_or_refused(call: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -14,6 +15,9 @@ import pytest
 import trainingservice
 from nniweb.experiments.config import parse_experiment_config
 from trainingservice import platforms
+from trainingservice.base import ServiceContext
+from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, ResumedJob, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus as Status
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "write-a-platform.md").read_text()
@@ -56,7 +60,7 @@ def test_every_block_of_code_says_what_is_done_with_it() -> None:
     fenced = len(re.findall(r"^```\w+$", PAGE, re.MULTILINE))
     assert fenced == len(BLOCKS) >= 15
     assert not re.search(r"\n\n {4}\S", re.sub(r"^```\w+\n.*?\n```$", "", PAGE, flags=re.MULTILINE | re.DOTALL))
-    known = {"config", "run", "line of BUILT_IN"}
+    known = {"config", "register", "run", "takes jobs over", "line of BUILT_IN"}
     assert {above for above, _, _ in BLOCKS if not above.startswith("file ")} == known
 
 
@@ -83,12 +87,31 @@ def test_the_programs_of_the_page_run(package: Path, tmp_path: Path) -> None:
     assert said.endswith("SUCCEEDED\n")
 
 
+def detail(name: str) -> TrialJobDetail:
+    form = JobApplicationForm(name, name, "experiment", 0, HyperParameters("{}"), "true", KeeperAccess((), "token"))
+    return TrialJobDetail(name, Status.WAITING, form, 1.0)
+
+
+def test_the_shortest_platform_takes_over_the_jobs_whose_folders_are_there(package: Path, tmp_path: Path) -> None:
+    small = importlib.import_module("my_platform.small_service")
+    exec("\n".join(blocks("takes jobs over")), vars(small), taken_over := {})
+    service = type("Returning", (small.SmallTrainingService,), taken_over)(None, ServiceContext("small", tmp_path))
+    (tmp_path / "found").mkdir()
+    (tmp_path / "begun").mkdir()
+    service.resume_trial_jobs([ResumedJob(detail("found")), ResumedJob(detail("gone")),
+                               ResumedJob(detail("begun"), submitted=False)])
+    assert [(job.id, job.status) for job in service.list_trial_jobs()] == [("found", Status.RUNNING)]
+
+
 def test_the_config_of_the_page_is_valid(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platforms, "_registered", {"mine": "my_platform.service:MyTrainingService"})
-    [text] = blocks("config")
-    section = parse_experiment_config(text, tmp_path).settings.training_service
-    assert section is not None
-    assert section.document() == {"platform": "mine", "folder": "/srv/trials", "slots": 4, "nice": 5}
+    [command] = blocks("register")
+    [extra] = re.findall(r"NNIWEB_EXTRA_PLATFORMS=(\S+)", command)
+    name, _, target = extra.partition("=")
+    monkeypatch.setattr(platforms, "_registered", {name: target, "mine": "my_platform.service:MyTrainingService"})
+    (tmp_path / "trial.py").touch()
+    sections = [parse_experiment_config(text, tmp_path).settings.training_service for text in blocks("config")]
+    assert [section and section.document() for section in sections] == [
+        {"platform": "small"}, {"platform": "mine", "folder": "/srv/trials", "slots": 4, "nice": 5}]
 
 
 def test_the_same_files_work_in_this_repository(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions, with
 from trainingservice.errors import InvalidMetadata, Unsupported
 from trainingservice.files.output_folder import OutputFolder
 from trainingservice.gpus.gpu_slots import GpuBook, MemoryGpuBook
+from trainingservice.machine_load import MachineLoad
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail, TrialJobMetric
 from trialkeeper import contract
 
@@ -88,6 +89,8 @@ class MachineDetail:
     message: str = ""
     agent_state: str = ""
     way_home: str = ""
+    #: How busy it is. None: not known. It may change with each call, and is written down every ten seconds at most.
+    load: MachineLoad | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,12 @@ class TrainingService(abc.ABC):
         Returns when the request is on its way. Harmless on an ended job and when repeated (the
         first call decides between the two statuses). Leaves a tombstone, so that a late
         submission under the same name starts nothing. Raises UnknownTrialJob.
+        """
+
+    def give_order(self, job_name: str, order: contract.Order) -> None:
+        """Bring an order to the keeper of a running job, sooner than the answer to its next report.
+
+        A platform need not: then the keeper gets it with that answer alone, up to ten seconds later.
         """
 
     def last_lines(self, job_name: str) -> str | None:
@@ -390,6 +399,13 @@ class TrainingService(abc.ABC):
             else "Let the trial's command copy what is to be kept to a place that you can read."
         raise Unsupported(f"Trials of the platform {self.platform} store their files where the server cannot read "
                           f"them. {kept}")
+
+    def rank_folder(self, job: TrialJobDetail, rank: int) -> OutputFolder:
+        """Of a trial with several nodes: the folder of one rank's keeper, with the files stdout and stderr.
+
+        As ``output_folder``; there are other files in it, some of them secret, so hand out these two alone.
+        """
+        raise Unsupported(f"What the ranks of a trial write cannot be read on the platform {self.platform}.")
 
     @property
     def trouble(self) -> str:

@@ -5,18 +5,17 @@ describe the platform (which machines, which address, which account) and decide 
 experiments share a cluster; fields of its ``TrialOptions`` describe one experiment's trials there.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
 from pydantic.alias_generators import to_camel
 
-
-def fold(key: str) -> str:
-    """The form in which two spellings of one field are equal."""
-    return key.replace("_", "").lower()
+#: What programs show in place of a secret: somebody who copies it has not got the secret.
+_MASK = re.compile(r"\*{3,}")
 
 
 class SettingsModel(BaseModel):
@@ -35,6 +34,8 @@ class SettingsModel(BaseModel):
     #: Names (snake_case) of fields that serve instead of a secret, such as a key's file: an entry of a list that has
     #: got one of them needs no stored secret of the entry whose place it takes.
     serves_as_secret: ClassVar[frozenset[str]] = frozenset()
+    #: Fields that other platforms have, as files have them -> what to do here instead, for whoever writes one.
+    elsewhere: ClassVar[Mapping[str, str]] = {}
     #: How NNI's v1 files spell these fields: v1 path in the file -> path in the v2 section, both with
     #: ``[]`` after a list (``"machineList[].ip": "machineList[].host"``). Where two v1 fields mean the
     #: same, the later one wins. Leave it empty for a platform that has no v1 form.
@@ -47,6 +48,14 @@ class SettingsModel(BaseModel):
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {}
     #: v1 paths that NNI knew and that cannot be done here -> what to write instead, a sentence for the person.
     v1_refused: ClassVar[Mapping[str, str]] = {}
+
+    @field_validator("*")
+    @classmethod
+    def _is_no_mask(cls, value: Any) -> Any:
+        if isinstance(value, SecretStr) and _MASK.fullmatch(value.get_secret_value()):
+            raise ValueError("only stands for a secret that is not shown. Write the secret itself, or leave the field "
+                             "out where one is stored")
+        return value
 
     def canonical(self) -> dict[str, Any]:
         """JSON-able camelCase form without secrets and without fields left at None.
@@ -127,6 +136,10 @@ def part_folders(parts: Sequence[CodePart]) -> dict[str, Path]:
 class TrialOptions(SettingsModel):
     """What one experiment asks of the platform for its trials. Each platform has one subclass."""
 
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(("nodes", "gpusPerNode"), (
+        "is for the platforms local, remote and slurm, which run a trial on several nodes. Remove it, or, where the "
+        "platform has roles, set the number of replicas of a role"))
+
     def own_command(self) -> str:
         """The trial's command where the file gives it among the options instead of in trialCommand; "" for none."""
         return ""
@@ -147,6 +160,11 @@ class TrialOptions(SettingsModel):
     def gpus_of_a_trial(self, gpu_number: int | None) -> int:
         """How many GPUs one trial asks for in all, where trialGpuNumber is ``gpu_number``."""
         return gpu_number or 0
+
+    def gpus_of_a_node(self, gpu_number: int | None) -> int | None:
+        """How many GPUs one node of a trial gets, where trialGpuNumber is ``gpu_number``; None: they are not looked at.
+        """
+        return gpu_number
 
     def code_in_image(self) -> str:
         """Folder of the image in which trials run, so that no code is sent to them; "" where it is sent."""
@@ -170,6 +188,15 @@ class TrialOptions(SettingsModel):
         """Of a file with sharedStorage: what to write instead where jobs will certainly have nothing at its
         remoteMountPoint, a sentence; "" where they have it, or may."""
         return ""
+
+    def refused_on(self, settings: ClusterSettings, given: Self, *, by_administrator: bool
+                   ) -> Sequence[tuple[str, str]]:
+        """What of these options a cluster does not permit: fields, as files have them, and sentences.
+
+        ``given``: what the cluster itself gives to experiments that leave it out. ``by_administrator``: whether an
+        administrator launches.
+        """
+        return []
 
     def with_shell(self, variables: Mapping[str, str]) -> Self:
         """With PATH, VIRTUAL_ENV and CONDA_PREFIX of the shell that launches the experiment on the machine where its

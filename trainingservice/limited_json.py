@@ -47,10 +47,12 @@ class JsonRefused(ValueError):
 def read_json(text: str) -> Any:
     """The document. Raises JsonRefused, whose sentence shows nothing of the text."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_object)
         too_deep = _is_deeper(document, DEEPEST_NESTING)
     except RecursionError:
         too_deep = True
+    except JsonRefused:
+        raise
     except ValueError as error:
         raise JsonRefused(f"must be JSON; {json_fault(error)}") from None
     if too_deep:
@@ -59,6 +61,13 @@ def read_json(text: str) -> Any:
         raise JsonRefused(WHY, path)
     for path in _places_of_no_numbers(document):
         raise JsonRefused("must be a number that is finite and below 1e308; JSON has no others", path)
+    return document
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(members)
+    if len(document) < len(members):  # Python would take the last of them
+        raise JsonRefused("must be JSON in which each name of an object is there once")
     return document
 
 

@@ -49,7 +49,8 @@ ALIASES: dict[str, str] = {"pai": "openpai", "paiYarn": "openpai", "aml": "azure
 MISSING: dict[str, str] = {
     "dlc": "Alibaba's PAI-DLC is not here. Choose kubernetes for a cluster of yours at Alibaba, or write a platform of "
            "your own as docs/write-a-platform.md shows.",
-    "hybrid": "NNI's hybrid of several platforms is not here. Choose one platform, and start one experiment for each.",
+    "hybrid": "NNI's hybrid of several platforms is not here in the v1 form. Write the v2 form, with a list of "
+              "platforms under trainingService, or name several clusters of this server in clusters.",
 }
 
 #: Top-level module of a library that is not always installed -> how to install it.

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainingservice.words.byte_size import byte_size
 from trainingservice.words.shown_value import shown
 from trainingservice.words.status_words import status_word
+from trainingservice.words.warm_start_words import PLAIN_START_CAUSES, plain_start
 
 #: Codes of text that is not made here.
 PLATFORM, OTHER = "platform", "other"
@@ -195,7 +197,8 @@ def count_of(number: int, thing: str = "GPU") -> str:
     return f"no {thing}" if number == 0 else f"1 {thing}" if number == 1 else f"{number} {thing}s"
 
 
-_TURNS = "Where several experiments wait, the one with the fewest trials under way goes first."
+_TURNS = ("Where several experiments wait, the highest priority goes first, then the one with the fewest trials under "
+          "way.")
 
 
 def _whose(kind: str, name: str) -> str:
@@ -256,6 +259,25 @@ def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str
 def _machines_busy(asked: int, machines: list[Mapping[str, Any]]) -> str:
     wants = f"Waits for {count_of(asked)}" if asked else "Waits for a free machine"
     return f"{wants}: {'; '.join(map(_of_one_machine, machines))}."
+
+
+def _nodes_busy(nodes: int, free: int, asked: int, machines: list[Mapping[str, Any]]) -> str:
+    each = f" with {count_of(asked)} each" if asked else ""
+    return (f"Waits for {nodes} machines{each}, of which {free} {'has' if free == 1 else 'have'} room: "
+            f"{'; '.join(map(_of_one_machine, machines))}.")
+
+
+def _too_few_machines(nodes: int, fit: int, asked: int, machines: list[Mapping[str, Any]]) -> str:
+    each = f", and {count_of(asked)} on each" if asked else ""
+    return (f"A trial asks for {nodes} machines (nodes){each}, and the cluster has {fit} that can ever run a node of "
+            f"it.{' ' if machines else ''}{'; '.join(map(_of_one_machine, machines))}{'.' if machines else ''} Lower "
+            "nodes, or add machines to machineList.")
+
+
+def _rank_failed(rank: int, machine: str, said: str, last_lines: str) -> str:
+    where = f" on machine {machine}" if machine else ""
+    wrote = f" It wrote last: {last_lines}" if last_lines else ""
+    return f"Rank {rank}{where} failed, which ended all ranks of the trial. {_full_stop(said)}{wrote}"
 
 
 def _no_machine_fits(asked: int, machines: list[Mapping[str, Any]]) -> str:
@@ -420,6 +442,16 @@ def _unfinished(left: int) -> str:
     return count_of(left, "unfinished trial")
 
 
+def _paused(left: int, running: int) -> str:
+    said = "No new trial is started until the experiment is resumed."
+    if running:
+        said += f" {_with_capital(count_of(running, 'running trial'))} may still run to the end."
+    if left > running:
+        waiting = count_of(left - running, "other trial" if running else "unfinished trial")
+        said += f" {_with_capital(waiting)} {'waits' if left - running == 1 else 'wait'}."
+    return said
+
+
 def _max_trial_number(most: int, ended: dict[str, int] | None = None) -> str:
     if ended is None:
         return f"All {most} trials that maxTrialNumber allows were created." if most != 1 else \
@@ -477,14 +509,113 @@ def _checkpoint_failed(name: str, kept: bool, problem: str, detail: str) -> str:
             f"{_CHECKPOINT_PROBLEMS.get(problem, problem)}{f' ({detail})' if detail else ''}.{next_step}")
 
 
-def _checkpoint_resumed(name: str, step: int | None, attempt: int) -> str:
-    return (f"It went on from the checkpoint {shown(name)}{'' if step is None else f' (step {step})'} of attempt "
-            f"{attempt}.")
+def _checkpoint_resumed(name: str, step: int | None, attempt: int, trial: int | None = None) -> str:
+    whose = f"attempt {attempt}" if trial is None else f"trial {trial}"
+    return f"It went on from the checkpoint {shown(name)}{'' if step is None else f' (step {step})'} of {whose}."
+
+
+def _on_clusters(clusters: list[Mapping[str, Any]]) -> str:
+    """What each of several clusters says, without the full stop."""
+    each = []
+    for one in clusters:
+        arguments = {name: value for name, value in one.items() if name not in ("cluster", "code")}
+        each.append(f"{one['cluster']}: {CODES[one['code']].sentence(**arguments).rstrip('. ')}")
+    return "; ".join(each)
+
+
+def _not_chosen(by: str, chosen: str) -> str:
+    return {"cost": f"a trial costs less on {chosen}.",
+            "weight": f"{chosen} has fewer trials for its weight.",
+            "failures": f"several trials failed there lately by the platform's fault, and not on {chosen}.",
+            "checkpoint": f"the trial ran on {chosen} before.",
+            "code": f"the code is on {chosen} already."}[by]
 
 
 CODES: dict[str, Kind] = {
+    "clusters_full": Kind(
+        "None of the experiment's clusters has room for the trial. clusters: what each of them says: its name "
+        "(cluster) and a reason.",
+        lambda clusters: f"Waits for room on one of its clusters. {_on_clusters(clusters)}."),
+    "chosen": Kind(
+        "The trial runs on this cluster. clusters: why not on the others: the name (cluster) and a reason.",
+        lambda clusters: f"The other clusters: {_on_clusters(clusters)}." if clusters else
+                         "No other cluster was possible."),
+    "not_chosen": Kind(
+        "A cluster had room for the trial, and another one was chosen. chosen: that one; by: what decided (cost, "
+        "weight, failures, checkpoint, code).", _not_chosen),
+    "drained": Kind(
+        "The cluster gets no new trials of the experiment: it is drained, was taken out of the list, or has weight 0.",
+        lambda: "drained, so it gets no new trials."),
+    "refused_there": Kind(
+        "The cluster's platform refused a trial of the experiment, so it gets no other. Change the entry or the "
+        "cluster to try again. said: the platform's words; because: the same with its code.",
+        lambda said, because=None: f"refused a trial of the experiment ({str(said).rstrip('. ')})."),
+    "no_worker_there": Kind(
+        "No worker drives the cluster.", lambda: "no worker drives it."),
+    "unhealthy_there": Kind(
+        "The cluster cannot be used now. said: why; because: the same with its code.",
+        lambda said, because=None: f"cannot be used now ({str(said).rstrip('. ')})."),
+    "disabled_there": Kind(
+        "An administrator has disabled the cluster.", lambda: "disabled."),
+    "at_most_there": Kind(
+        "As many trials of the experiment are on the cluster as upTo of its entry allows.",
+        lambda most: f"has {count_of(most, 'trial')}, as many as upTo allows."),
+    "limit_there": Kind(
+        "The limit of the cluster is used up by this experiment and others. most: trials at a time.",
+        lambda most: f"has {count_of(most, 'trial')} of all experiments, as many as its limit allows."),
+    "gpus_there": Kind(
+        "No machine of the cluster has as many free GPUs as a trial asks for. asked: GPUs of a trial; most: of the "
+        "machine that has most of them; free: the most that one has free.",
+        lambda asked, most, free: f"a trial asks for {count_of(asked)}, and no machine has more than "
+                                  f"{count_of(most if most < asked else free)}{'' if most < asked else ' free'}."),
+    "waits_there": Kind(
+        "Trials of the experiment wait on the cluster already, because it has no room. count: how many; said: what one "
+        "of them waits for.",
+        lambda count, said: f"{count_of(count, 'trial')} of the experiment {'waits' if count == 1 else 'wait'} there "
+                            f"already ({str(said).rstrip('. ')})."),
+    "goes_after": Kind(
+        "The cluster gets trials only when others have no room. clusters: those of them that have room.",
+        lambda clusters: f"comes after {' and '.join(clusters)}, which {'have' if clusters[1:] else 'has'} room."),
+    "moves": Kind(
+        "The trial had not begun on its cluster, which cannot run it now, so it is placed on another one. cluster: the "
+        "one that it leaves; said: why; because: the same with its code.",
+        lambda cluster, said, because=None: f"The trial leaves {cluster}, where it has not begun, and is placed anew: "
+                                            f"{said}"),
+    "frozen": Kind(
+        "A person froze the trial: it saved a checkpoint, if it could, and waits until somebody thaws it. by: the user "
+        "name, where it is known.",
+        lambda by="a person": f"Frozen by {by}. The trial continues from its last checkpoint when somebody thaws it."),
+    "cannot_freeze": Kind(
+        "Trials of the platform have no keeper that could tell them to save a checkpoint. platform: its name.",
+        lambda platform: f"Trials on {platform} cannot be frozen, because no keeper runs beside them that could tell "
+                         "them to save a checkpoint. Pause the experiment or stop the trials."),
+    "frozen_with_experiment": Kind(
+        "The trial was frozen because its experiment was paused; it continues when the experiment is resumed.",
+        lambda: "Frozen because the experiment was paused. The trial continues from its last checkpoint when the "
+                "experiment is resumed."),
+    "gave_way": Kind(
+        "The trial was frozen because an experiment of higher priority needs its place. It continues when there is "
+        "room. priority: that of the other experiment.",
+        lambda priority=None: "Frozen because an experiment of higher priority"
+                              f"{'' if priority is None else f' ({priority})'} needs its place. The trial continues "
+                              "from its last checkpoint when there is room."),
+    "gives_way": Kind(
+        "Trials of experiments with a higher priority wait for room on the cluster, so none of this experiment starts. "
+        "priority: of those.",
+        lambda priority: f"Waits because trials of higher priority ({priority}) wait for room on the cluster."),
+    "preempting": Kind(
+        "Trials of lower priority are being frozen to make room for the trial. count: how many; said: what it waits "
+        "for; because: the same with its code.",
+        lambda count, said, because=None: (
+            f"{count_of(count, 'trial')} of lower priority {'is' if count == 1 else 'are'} being frozen to make room. "
+            f"{said}")),
+    "priority_quota": Kind(
+        "Only quotas allow priorities above 0 to people who are no administrators. asked, most: priorities.",
+        lambda asked, most: f"You may use priorities up to {most}, not {asked}. An administrator can allow more in "
+                            "your quota. Experiments with a negative priority give way to your others."),
     "free_slot": Kind(
-        "A person asked for the trial; it starts as soon as fewer trials run than trialConcurrency allows.",
+        "A person asked for the trial, or it was frozen and shall go on; it starts as soon as fewer trials run than "
+        "trialConcurrency allows.",
         lambda: "The trial waits for a free slot."),
     "experiment_held": Kind(
         "The experiment starts no trials in its present status (PAUSED, for example).",
@@ -511,6 +642,18 @@ CODES: dict[str, Kind] = {
         "No machine has room. machines: for each machine either a reason of its own, or free and held as with "
         "gpu_held. asked: GPUs.",
         _machines_busy),
+    "nodes_busy": Kind(
+        "Fewer machines have room than the trial has nodes. free: how many have; machines: the reason of each of the "
+        "others, as with machines_busy. asked: GPUs of each node.", _nodes_busy),
+    "too_few_machines": Kind(
+        "The cluster has fewer machines that can run a node of the trial than the trial has nodes. fit: how many there "
+        "are; machines: the reason of each of the others. asked: GPUs of each node.", _too_few_machines),
+    "rank_failed": Kind(
+        "A rank of a trial with several nodes failed, and the others were ended. said: how it failed; because: the "
+        "same with its code; ended: how its command ended (a reason of the keeper protocol); last_lines: what it wrote "
+        "last.",
+        lambda rank, machine, said, last_lines="", ended="", because=None: _rank_failed(
+            rank, machine, said, last_lines)),
     "machine_away": Kind(
         "No trial can be started on the machine now. said: why.",
         lambda machine, said, because=None: f"{machine}: {said}"),
@@ -593,13 +736,22 @@ CODES: dict[str, Kind] = {
     "tried_again": Kind(
         "An attempt failed and another one is due. said: how it failed; because: the same with its code.",
         lambda said, number, most, because=None: (
-            f"{said or 'It failed.'} The trial is run again ({number} of {most}).")),
+            f"{_full_stop(said or 'It failed')} The trial is run again ({number} of {most}).")),
     "checkpoint_failed": Kind(
         "A checkpoint could not be kept, or (kept is false) not put back in place. problem: why, one of "
         f"{', '.join(_CHECKPOINT_PROBLEMS)}; detail: a path or a number, \"\" for none.", _checkpoint_failed),
     "checkpoint_resumed": Kind(
         "An attempt went on from a checkpoint. step: its step, null where it has none; attempt: the number of the "
-        "attempt that saved it.", _checkpoint_resumed),
+        "attempt that saved it; trial: the number of its trial, where that is another one that this trial continues.",
+        _checkpoint_resumed),
+    "warm_start": Kind(
+        "Trials are forked by a process that has imported their modules. memory: bytes that it takes; modules: how "
+        "many were named or learned.", lambda machine, modules, memory: (
+            f"Trials on machine {machine} are started warm: a process of {byte_size(memory)} "
+            f"has imported {count_of(modules, 'module')}, and is forked for each trial.")),
+    "plain_start": Kind(
+        "A warm start was asked for (warmStart), and trials are started plainly. cause: why, one of "
+        f"{', '.join(PLAIN_START_CAUSES)}; detail: a name or a text, \"\" for none.", plain_start),
     "no_checkpoints": Kind(
         "The keepers of the platform do not call this server, so they cannot send checkpoints.",
         lambda platform: (f"On {platform} the keepers of trials do not call this server with these settings, so they "
@@ -660,9 +812,7 @@ CODES: dict[str, Kind] = {
     "not_taken_up": Kind(
         "No worker has started the experiment yet.", lambda: "A worker is about to start the experiment."),
     "paused": Kind(
-        "The experiment is paused. left: trials that have not ended.",
-        lambda left: ("No new trial is started until the experiment is resumed."
-                      + (f" {_with_capital(_unfinished(left))} may still run to the end." if left else ""))),
+        "The experiment is paused. left: trials that have not ended. running: those of them that run.", _paused),
     "all_submitted": Kind(
         "The limits of the experiment allow no further trial. left: trials that have not ended.",
         lambda left: ("All trials that the experiment's limits allow were created. The experiment is done when "

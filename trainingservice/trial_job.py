@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainingservice.cluster_settings import TrialOptions
+from trainingservice.nodes.options import nodes_of
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -50,6 +51,10 @@ class KeeperAccess:
     relay_file: str | None = None
 
 
+#: Seconds that a keeper is given to send the last checkpoint of a trial that was told to end.
+TIME_TO_SEND = 30.0
+
+
 @dataclass(frozen=True)
 class TrialLimits:
     """Durations in seconds. ``max_trial_duration`` None: no limit."""
@@ -79,7 +84,8 @@ class JobApplicationForm:
     command: str
     keeper: KeeperAccess
     code: TrialCode | None = None
-    #: None: GPUs are not looked at; 0: the trial shall see none; n: it shall have n of its own.
+    #: None: GPUs are not looked at; 0: the trial shall see none; n: it shall have n of its own. Of a trial with several
+    #: nodes: on each of them.
     gpu_number: int | None = None
     cpu_number: float | None = None
     memory_bytes: int | None = None
@@ -89,9 +95,23 @@ class JobApplicationForm:
     limits: TrialLimits = field(default_factory=TrialLimits)
     multi_phase: bool = False
     keep_files: tuple[str, ...] = ()
+    #: Of its experiment: where there is no room for all, jobs of a higher one go first.
+    priority: int = 0
     #: How checkpoints are dealt with, and those from which the trial can go on. None: it has no folder for them. A
     #: platform whose keepers do not call the server leaves it out of the job.
     checkpoints: contract.CheckpointsDocument | None = None
+    #: Where a machine has an agent: the trial is forked from a process that has imported these modules; True: those
+    #: that the experiment's first trials load.
+    warm_start: bool | tuple[str, ...] = False
+
+    @property
+    def longest_end(self) -> float:
+        """Seconds that a trial may take to end, and its keeper to send its last checkpoint, when the platform tells the
+        job to end.
+        """
+        if self.checkpoints is None:
+            return self.limits.grace_period
+        return max(self.limits.grace_period, self.checkpoints.get("grace", 0.0) + TIME_TO_SEND)
 
     def without_checkpoints(self) -> JobApplicationForm:
         """The same form for a keeper that cannot call the server, and so can neither send nor fetch checkpoints."""
@@ -193,7 +213,7 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
     if gpu_indices is None and form.gpu_number == 0:
         gpu_indices = ()
     limits = form.limits
-    return {
+    document: contract.JobDocument = {
         "version": contract.PROTOCOL_VERSION,
         "job_name": form.job_name,
         "trial_job_id": form.trial_job_id,
@@ -218,4 +238,8 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
         },
         "keep_files": list(form.keep_files),
         "checkpoints": form.checkpoints,
+        "warm_start": list(form.warm_start) if isinstance(form.warm_start, tuple) else form.warm_start,
     }
+    if (nodes := nodes_of(form.options)) > 1:
+        document["node"] = {"rank": 0, "count": nodes, "processes": max(1, form.gpu_number or 1)}
+    return document

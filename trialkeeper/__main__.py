@@ -1,4 +1,5 @@
-"""``keeper.pyz run`` keeps one attempt, ``pod`` the one of a pod; ``agent`` answers for all attempts on a machine."""
+"""``keeper.pyz run`` keeps one attempt, ``pod`` the one of a pod, ``ranks`` one on several nodes of a scheduler's job;
+``agent`` answers for all attempts on a machine."""
 
 import os
 import sys
@@ -7,10 +8,11 @@ from typing import List, Mapping, Optional
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
 
-_USAGE = """usage: keeper.pyz run | pod | agent
+_USAGE = """usage: keeper.pyz run | pod | ranks LAUNCHER... | rank | agent
 
 run    keeps one attempt: %s names it, %s the server, %s or %s holds the token
 pod    the same in a container of a pod, with the job in a mounted file
+ranks  has LAUNCHER start "rank" on all nodes of a job, each of which keeps one rank of the attempt
 agent  starts keepers and tells of them, JSON lines on stdin and stdout
 """ % (contract.ENV_JOB, contract.ENV_URLS, contract.ENV_TOKEN, contract.ENV_TOKEN_FILE)
 
@@ -23,6 +25,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if arguments == ["pod"]:
         from trialkeeper.pod import run_pod
         return run_pod(os.environ, run)
+    if arguments[:1] == ["ranks"] and len(arguments) > 1:
+        from trialkeeper.rank_launcher import launch
+        return launch(arguments[1:], os.environ)
+    if arguments == ["rank"]:
+        from trialkeeper.rank_launcher import run_rank
+        return run_rank(os.environ, run)
     if arguments == ["agent"]:
         from trialkeeper.agent import Agent
         return Agent().run()

@@ -5,7 +5,8 @@ keeper that finishes the attempt is told of them; what is left of them after its
 
 JSON lines on stdin and stdout; the verbs are the methods ``_do_...`` below, each says its request and its answer.
 Unasked it sends ``{"event": "hello", ...}`` first and ``{"event": "state", "folder", "state"}`` whenever an attempt
-that it started, or was asked about, starts its trial, ends, or was delivered.
+that it started, or was asked about, starts its trial, ends, or was delivered. Where the machine tells how busy it is,
+``{"event": "load", "load": {...}}`` follows every LOAD_EVERY seconds (``machine_load.py``).
 
 EOF on stdin or SIGTERM ends the agent and nothing else: keepers live in sessions of their own and hold none of its
 pipes. One thread only, so that forking is safe; what may take long (nvidia-smi, removing a tree, a hanging disk) is
@@ -46,13 +47,17 @@ from trialkeeper.attempt_folder import (
 )
 from trialkeeper.control_group import recorded_group, remove_leftovers, why_not
 from trialkeeper.keeper import DEFAULT_GRACE, Keeper
+from trialkeeper.machine_load import MachineLoad
 from trialkeeper.nni_for_trials import unpack_for_trials
 from trialkeeper.process_tree import become_reaper_of_orphans
 from trialkeeper.relay import Relay
+from trialkeeper.warm_parents import WarmParents
 
 AGENT_VERSION = 1
 #: Seconds between two looks at attempts whose keepers are not children of this agent.
 LOOK_EVERY = 1.0
+#: Seconds between two events that tell how busy the machine is.
+LOAD_EVERY = 10.0
 #: Seconds for which the word of a keeper waits for others: a short trial starts, ends and is delivered in one event.
 #: Whoever has to know sooner hears it by the keeper's report.
 GATHER = 0.05
@@ -94,6 +99,7 @@ class Agent:
         self._killed: Set[str] = set()  # folders whose keeper was killed and that no other could be forked for yet
         self._again: Dict[str, float] = {}  # folders whose keeper gave way for want of room, and when to fork another
         self._relay: Optional[Relay] = None
+        self._warm: Optional[WarmParents] = None
         self._others: Set[int] = set()  # children that are no keepers: those forked for a question, those from before
         self._reaps_orphans = False
         self._orphans: Dict[int, float] = {}  # what killed keepers left, and when it is killed
@@ -125,7 +131,9 @@ class Agent:
         self._send({"event": "hello", "version": AGENT_VERSION, "pid": os.getpid(),
                     "python": platform.python_version(), "machine_id": machine.machine_id(), "host": machine.host(),
                     "home": os.path.expanduser("~")})
+        load = MachineLoad()
         next_look = time.monotonic() + LOOK_EVERY
+        next_load = time.monotonic() + LOOK_EVERY  # soon: people look at what has just begun
         while not self._closing:
             until = min(next_look, next(iter(self._to_look_at.values()), next_look))
             for key, _ in self._selector.select(max(0.0, until - time.monotonic())):
@@ -134,15 +142,24 @@ class Agent:
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + LOOK_EVERY
                 self._look_at_all()
+            if time.monotonic() >= next_load:
+                next_load = time.monotonic() + LOAD_EVERY
+                self._tell_load(load)
         if self._relay is not None:
             self._relay.close()
+        if self._warm is not None:
+            self._warm.close()
         signal.set_wakeup_fd(-1)
         return 0
 
     # --- verbs -----------------------------------------------------------------------------
 
     def _do_start(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """start {folder, job, access} -> {state}: begin or go on with an attempt; harmless when repeated."""
+        """start {folder, job, access} -> {state}: begin or go on with an attempt; harmless when repeated.
+
+        Of a trial with several nodes each node is started in a folder of its own. The state of rank 0 has the port on
+        which they meet, once its command runs.
+        """
         folder = _folder_of(request)
         job, access_document = request.get("job"), request.get("access")
         if not isinstance(job, dict) or not isinstance(job.get("job_name"), str):
@@ -157,10 +174,13 @@ class Agent:
         if state["keeper_pid"] is None and state["state"] not in (CANCELED, ENDED_STATE):
             make_private_folder(folder)
             if read_object(os.path.join(folder, contract.JOB_FILE)) is None:  # a power cut may have left it empty
+                _note_node(folder, job)
                 write_file(os.path.join(folder, contract.JOB_FILE), json.dumps(job))
             if access.has_server or saved_access(folder) is None:
                 save_access(folder, access)
             try:
+                if job.get("warm_start"):
+                    self._take_warm_requests()
                 self._fork_keeper(folder)
             except (OSError, MemoryError) as error:
                 raise Refused(NO_PROCESS % (machine.host(), error)) from error
@@ -275,6 +295,14 @@ class Agent:
 
     # --- attempts --------------------------------------------------------------------------
 
+    def _take_warm_requests(self) -> None:
+        """Where that is not possible (a full temporary folder), trials are started plainly."""
+        if self._warm is None:
+            try:
+                self._warm = WarmParents(self._selector)
+            except OSError as error:
+                sys.stderr.write("agent: no trial can be started warm: %s\n" % error)
+
     def _state(self, folder: str) -> FolderState:
         return folder_state(folder, self._child_pid(folder))
 
@@ -344,7 +372,8 @@ class Agent:
         try:
             pid = os.fork()
             if pid == 0:
-                _become_keeper(folder, writer, [(orphan, machine.process_start_time(orphan)) for orphan in orphans])
+                _become_keeper(folder, writer, [(orphan, machine.process_start_time(orphan)) for orphan in orphans],
+                               None if self._warm is None else self._warm.path)
         except BaseException:
             os.close(reader)
             os.close(writer)
@@ -373,9 +402,12 @@ class Agent:
         """Children that this agent did not fork and has not seen: what keepers left that were killed."""
         if not self._reaps_orphans:
             return []
-        known = {child.pid for child in self._children.values()}
-        return [pid for pid in machine.children_of(os.getpid())
-                if pid not in known and pid not in self._others and pid not in self._orphans]
+        known = {child.pid for child in self._children.values()} | self._others | self._orphans.keys()
+        new = [pid for pid in machine.children_of(os.getpid()) if pid not in known]
+        if new and self._warm is not None:
+            self._warm.read()  # which of them it has
+            new = [pid for pid in new if not self._warm.is_one(pid)]
+        return new
 
     def _adopt(self, folder: str) -> List[int]:
         """The orphans of a keeper that has just ended. They have as long as a trial that is told to end."""
@@ -403,6 +435,8 @@ class Agent:
             self._tell_if_changed(folder)
 
     def _look_at_all(self) -> None:
+        if self._warm is not None:
+            self._warm.look()
         self._end_orphans()
         for folder in list(self._told):
             if folder not in self._children:
@@ -416,6 +450,11 @@ class Agent:
             self._note(folder, state)
             if is_news:
                 self._send({"event": "state", "folder": folder, "state": state})
+
+    def _tell_load(self, load: MachineLoad) -> None:
+        told = load.read()
+        if told is not None:
+            self._send({"event": "load", "load": told})
 
     # --- the wire --------------------------------------------------------------------------
 
@@ -508,7 +547,8 @@ class Agent:
         os.read(self._signal_reader, 4096)
 
 
-def _become_keeper(folder: str, pipe: int, orphans: Sequence[Tuple[int, Optional[str]]]) -> None:
+def _become_keeper(folder: str, pipe: int, orphans: Sequence[Tuple[int, Optional[str]]],
+                   warm_socket: Optional[str]) -> None:
     """In the forked child: let go of everything that is the agent's, then be the keeper. Does not return."""
     status = 1
     try:
@@ -529,7 +569,7 @@ def _become_keeper(folder: str, pipe: int, orphans: Sequence[Tuple[int, Optional
                 os.write(pipe, b"!")
 
         status = Keeper(folder, job_name_of(folder), saved_access(folder), changed=changed, orphans=orphans,
-                        is_started_again=True).run()
+                        is_started_again=True, warm_socket=warm_socket).run()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -541,6 +581,12 @@ def _folder_of(request: Dict[str, Any]) -> str:
     if not isinstance(folder, str) or not os.path.isabs(folder):
         raise Refused("the request needs folder: an absolute path")
     return folder
+
+
+def _note_node(folder: str, job: Dict[str, Any]) -> None:
+    """Of a trial with several nodes: which of them this is. Who asks for the folder's state is told."""
+    if isinstance(job.get("node"), dict):
+        write_file(os.path.join(folder, contract.NODE_FILE), json.dumps(job["node"]))
 
 
 def _is_attempt(folder: str) -> bool:
@@ -556,14 +602,14 @@ def _is_undelivered(folder: str) -> bool:
 
 
 def _remove(folder: str) -> Dict[str, Any]:
-    import shutil
+    from trialkeeper.folder_removal import remove_tree
     summary = summary_of(folder)
     group = None if summary is None else recorded_group(folder, summary.journal_id)
     if group is not None:  # of an attempt that nobody finished; the others removed theirs
         group.kill()
         group.remove()
     if os.path.lexists(folder):
-        shutil.rmtree(folder)
+        remove_tree(folder)
     return {}
 
 

@@ -135,6 +135,9 @@ def folder_state(folder: str, starting_pid: Optional[int] = None) -> FolderState
     found = {"state": state, "exit": exit_document, "keeper_pid": keeper, "pid": trial.get("pid"),
              "working_directory": trial.get("working_directory", ""), "delivered": delivered,
              "way_home": (read_text(os.path.join(folder, contract.WAY_FILE)) or "").strip()}
+    node = read_object(os.path.join(folder, contract.NODE_FILE))
+    if node is not None:
+        found["node"] = node
     waits_for = waits_for_room(folder) if state == STARTING else ""
     return {**found, "waits_for": waits_for} if waits_for else found
 

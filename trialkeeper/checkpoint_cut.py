@@ -7,13 +7,16 @@ has the same chunks, which are not sent again.
 import hashlib
 import os
 import stat
-from typing import Any, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
 from trialkeeper import contract
 from trialkeeper.checkpoint_entry import Problem, is_text
 from trialkeeper.checkpoint_manifest import manifest_text
+from trialkeeper.checkpoint_upload import Place
 from trialkeeper.folder_reader import open_plain_file
 
+#: Bytes that are read and hashed at once.
+_BLOCK = 1024 * 1024
 #: How deep a checkpoint's folders go at most.
 DEEPEST = 50
 
@@ -32,8 +35,12 @@ class _Found(NamedTuple):
     seen: os.stat_result
 
 
-def cut(folder: str, name: str, most_bytes: int) -> CutCheckpoint:
-    """Read the checkpoint ``name`` in ``folder``. Raises Problem. Takes as long as reading and hashing it takes."""
+def cut(folder: str, name: str, most_bytes: int,
+        found: Callable[[str, Place], None] = lambda sha256, place: None) -> CutCheckpoint:
+    """Read the checkpoint ``name`` in ``folder``. Raises Problem. Takes as long as reading and hashing it takes.
+
+    ``found`` is told the hash of each chunk as soon as it is known, before it is certain that nothing changes.
+    """
     files, folders, is_folder = _look(folder, name)
     size = sum(file.seen.st_size for file in files)
     if size > most_bytes:
@@ -43,7 +50,10 @@ def cut(folder: str, name: str, most_bytes: int) -> CutCheckpoint:
     cut_files: List[contract.ManifestFile] = []
     for file in files:
         inner = name + "/" + file.path if is_folder else name
-        chunks = [hashlib.sha256(chunk).hexdigest() for chunk in _chunks(folder, inner, file.seen)]
+        chunks: List[str] = []
+        for sha256, size in _chunks(folder, inner, file.seen):
+            found(sha256, Place(inner, len(chunks), size))
+            chunks.append(sha256)
         cut_files.append({"path": file.path, "size": file.seen.st_size, "mode": file.seen.st_mode & 0o777,
                           "chunks": chunks})
     again, folders_again, _ = _look(folder, name)
@@ -56,15 +66,16 @@ def cut(folder: str, name: str, most_bytes: int) -> CutCheckpoint:
     return CutCheckpoint(hashlib.sha256(text).hexdigest(), text, manifest, size)
 
 
-def read_chunk(folder: str, name: str, file: contract.ManifestFile, number: int) -> bytes:
+def read_chunk(folder: str, place: Place) -> bytearray:
     """One chunk of a file of the checkpoint. Raises Problem. Whether its hash is still the same, the server says."""
-    inner = name + "/" + file["path"] if file["path"] else name
+    content = bytearray(place.size)
     try:
-        with open(open_plain_file(folder, inner), "rb", buffering=0) as stream:
-            stream.seek(number * contract.CHUNK_BYTES)
-            content = _read(stream, min(contract.CHUNK_BYTES, file["size"] - number * contract.CHUNK_BYTES))
+        with open(open_plain_file(folder, place.path), "rb", buffering=0) as stream:
+            stream.seek(place.number * contract.CHUNK_BYTES)
+            if _read_into(stream, memoryview(content)) < place.size:
+                raise Problem(contract.CHANGED, place.path)
     except OSError as error:
-        raise _unreadable(inner, error) from error
+        raise _unreadable(place.path, error) from error
     return content
 
 
@@ -122,33 +133,38 @@ def _walk(folder: str, prefix: str, depth: int) -> Iterator[Tuple[str, os.stat_r
         yield from _walk(os.path.join(folder, name), prefix + name + "/", depth + 1)
 
 
-def _chunks(folder: str, inner: str, expected: os.stat_result) -> Iterator[bytes]:
+def _chunks(folder: str, inner: str, expected: os.stat_result) -> Iterator[Tuple[str, int]]:
+    """Hash and bytes of each chunk."""
+    block = memoryview(bytearray(min(_BLOCK, expected.st_size)))
     try:
         with open(open_plain_file(folder, inner), "rb", buffering=0) as stream:
             if _state(os.fstat(stream.fileno())) != _state(expected):
                 raise Problem(contract.CHANGED, inner)
             left = expected.st_size
             while left:
-                chunk = _read(stream, min(contract.CHUNK_BYTES, left))
-                left -= len(chunk)
-                if not chunk or (left and len(chunk) < contract.CHUNK_BYTES):
-                    raise Problem(contract.CHANGED, inner)
-                yield chunk
+                digest, size = hashlib.sha256(), min(contract.CHUNK_BYTES, left)
+                for begin in range(0, size, _BLOCK):
+                    part = block[:min(_BLOCK, size - begin)]
+                    if _read_into(stream, part) < len(part):
+                        raise Problem(contract.CHANGED, inner)
+                    digest.update(part)
+                left -= size
+                yield digest.hexdigest(), size
             if _state(os.fstat(stream.fileno())) != _state(expected):
                 raise Problem(contract.CHANGED, inner)
     except OSError as error:
         raise _unreadable(inner, error) from error
 
 
-def _read(stream: Any, size: int) -> bytes:
-    pieces: List[bytes] = []
-    while size:
-        piece = stream.read(size)
-        if not piece:
+def _read_into(stream: Any, target: memoryview) -> int:
+    """Bytes that were read: fewer than there is room for where the file ends."""
+    size = 0
+    while size < len(target):
+        more = stream.readinto(target[size:])
+        if not more:
             break
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
+        size += more
+    return size
 
 
 def _state(seen: os.stat_result) -> Tuple[int, int, int]:

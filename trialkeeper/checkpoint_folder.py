@@ -17,7 +17,8 @@ import stat
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from trialkeeper import contract
-from trialkeeper.checkpoint_entry import is_name
+from trialkeeper.checkpoint_entry import is_name, is_text
+from trialkeeper.folder_removal import remove_tree
 from trialkeeper.whole_number import whole_number
 
 #: Endings of names of what is being written.
@@ -26,6 +27,8 @@ UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "~")
 SETTLED = 5.0
 #: Name and step of the latest checkpoint, for our ``nni`` module: {"name", "step"}.
 LATEST_WITH_STEP = ".latest.json"
+#: Where one is put together that the trial goes on with, in the folder of checkpoints.
+RESTORING = ".restoring"
 #: Folder beside the trial's for what waits to be sent.
 SENDING_FOLDER = "checkpoints_to_send"
 #: A number in a name, and the letters before it. No longer than what fits into a column of whole numbers.
@@ -37,14 +40,14 @@ _MOST_LOOKED_AT = 2000
 
 
 class Complete(NamedTuple):
-    """A checkpoint that is complete. ``changed``: when its content changed last, by the file system (seconds).
-
-    ``is_named``: the trial has named it as its latest.
+    """A checkpoint that is complete. ``changed``: when it changed last, by the file system (seconds), also by getting
+    its name. ``written``: when its content did. ``is_named``: the trial has named it as its latest.
     """
 
     name: str
     step: Optional[int]
     changed: float
+    written: float
     is_named: bool
 
 
@@ -60,8 +63,12 @@ class CheckpointFolder:
         self.path = os.path.join(attempt_folder, contract.CHECKPOINTS_FOLDER)
         self._sending = os.path.join(attempt_folder, SENDING_FOLDER)
         self._now = now
+        #: An earlier keeper has laid checkpoints aside: links that come and go change a file's status (ctime).
+        self._was_linked = os.path.isdir(self._sending)
         #: Name -> what it was when it was taken.
         self._taken: Dict[str, Tuple[int, int, int]] = {}
+        #: Name of a folder -> its number, and how much was in it when it was taken.
+        self._contents: Dict[str, Tuple[int, int]] = {}
         self._announced: Dict[str, Optional[int]] = {}
         self._seen_at: Optional[int] = None
         self._is_waiting = False
@@ -69,6 +76,25 @@ class CheckpointFolder:
     def make(self) -> None:
         """Raises OSError."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
+
+    @property
+    def is_left_over(self) -> bool:
+        """Whether an earlier run of this job has left something in it. Ask before this run's trial is started."""
+        try:
+            return bool(os.listdir(self.path))
+        except OSError:  # none, or one that the trial has closed
+            return os.path.lexists(self.path)
+
+    def remove_left_over(self) -> None:
+        """Remove what an earlier run has left: it may never have come to the server. Then the folder is there.
+
+        Raises OSError.
+        """
+        if os.path.lexists(self.path) and self._leads_elsewhere():
+            os.unlink(self.path)
+        elif self.is_left_over:
+            remove_tree(self.path)
+        self.make()
 
     def announce(self, name: str, step: Optional[int]) -> None:
         """The trial renames one to this name now."""
@@ -98,6 +124,17 @@ class CheckpointFolder:
             return []
         return sorted(name for name in names if name.startswith(".saving-") or name.endswith(UNFINISHED))[:100]
 
+    def wrong_names(self) -> List[str]:
+        """Printable names of what no checkpoint can be: what is no text, and the folder where it leads elsewhere."""
+        try:
+            if self._leads_elsewhere():
+                return [contract.CHECKPOINTS_FOLDER]
+            names = os.listdir(self.path)
+        except OSError:
+            return []
+        return sorted(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+                      for name in names if not is_text(name) and not name.startswith("."))[:MOST_ANNOUNCED]
+
     def forget(self, name: str) -> None:
         """It changed while it was read: it is to be found anew."""
         self._taken.pop(name, None)
@@ -106,7 +143,7 @@ class CheckpointFolder:
         """What is there now. What a trial announces is in its metrics file before it is here."""
         try:
             self._seen_at = os.stat(self.path).st_mtime_ns
-            names = os.listdir(self.path)
+            names = [] if self._leads_elsewhere() else os.listdir(self.path)
         except OSError:
             return []
         found: Listing = []
@@ -125,23 +162,33 @@ class CheckpointFolder:
         any more.
         """
         found: List[Complete] = []
-        self._is_waiting = False
+        waiting: List[Tuple[str, os.stat_result, float]] = []
         there = {name for name, _ in listing}
         self._taken = {name: state for name, state in self._taken.items() if name in there}
+        self._contents = {name: content for name, content in self._contents.items() if name in there}
         for name, seen in listing:
-            state = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+            state = _state(seen)
             if self._taken.get(name) == state:
                 continue
             said = name in self._announced
-            changed = max(seen.st_mtime, seen.st_ctime)
+            if not said and self._is_being_removed(name, seen):
+                self._taken[name] = state
+                continue
+            changed = seen.st_mtime if self._was_linked else max(seen.st_mtime, seen.st_ctime)
             if not said and not has_ended and seen.st_ctime_ns <= seen.st_mtime_ns:
                 changed = self._last_change(name, seen)
                 if self._now() - changed < SETTLED:
-                    self._is_waiting = True
+                    waiting.append((name, seen, changed))
                     continue
-            self._taken[name] = state
-            found.append(Complete(name, self._announced.pop(name) if said else step_of(name), changed, said))
-        return sorted(found, key=lambda one: one.changed)
+            self._note_taken(name, seen)
+            found.append(Complete(name, self._announced.pop(name) if said else step_of(name), changed,
+                                  seen.st_mtime, said))
+        found.sort(key=lambda one: one.changed)
+        for name, seen, changed in waiting:
+            if found and changed < found[-1].changed:
+                self._note_taken(name, seen)  # later it would take the place of one that is newer
+        self._is_waiting = any(self._taken.get(name) != _state(seen) for name, seen, _ in waiting)
+        return found
 
     def take_as_found(self, name: str) -> None:
         """What was put back there is not found anew."""
@@ -149,7 +196,7 @@ class CheckpointFolder:
             seen = os.stat(os.path.join(self.path, name), follow_symlinks=False)
         except OSError:
             return
-        self._taken[name] = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+        self._note_taken(name, seen)
 
     def name_latest(self, name: str, step: Optional[int]) -> None:
         """Have the trial, should it ask, go on with this one. Raises OSError."""
@@ -176,8 +223,31 @@ class CheckpointFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def clean_up(self) -> None:
-        """Remove what an earlier keeper had set aside."""
+        """Remove what an earlier keeper had set aside, or had not finished putting back."""
         shutil.rmtree(self._sending, ignore_errors=True)
+        shutil.rmtree(os.path.join(self.path, RESTORING), ignore_errors=True)
+
+    def _leads_elsewhere(self) -> bool:
+        """Whether the trial has put a link in the folder's place: what is there is not its own. Raises OSError."""
+        return not stat.S_ISDIR(os.lstat(self.path).st_mode)
+
+    def _note_taken(self, name: str, seen: os.stat_result) -> None:
+        self._taken[name] = _state(seen)
+        if stat.S_ISDIR(seen.st_mode):
+            self._contents[name] = seen.st_ino, self._number_of_entries(name)
+
+    def _is_being_removed(self, name: str, seen: os.stat_result) -> bool:
+        """Whether less is in the folder than when it was taken: libraries remove old checkpoints file by file."""
+        number, most = self._contents.get(name, (0, 0))
+        return stat.S_ISDIR(seen.st_mode) and seen.st_ino == number and self._number_of_entries(name) < most
+
+    def _number_of_entries(self, name: str) -> int:
+        number = 0
+        for _, folders, files in os.walk(os.path.join(self.path, name)):
+            number += len(folders) + len(files)
+            if number > _MOST_LOOKED_AT:
+                break
+        return number
 
     def _last_change(self, name: str, seen: os.stat_result) -> float:
         """When anything in it changed last. Of a file it is its own time."""
@@ -195,6 +265,10 @@ class CheckpointFolder:
                 except OSError:
                     continue
         return latest
+
+
+def _state(seen: os.stat_result) -> Tuple[int, int, int]:
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
 
 def step_of(name: str) -> Optional[int]:

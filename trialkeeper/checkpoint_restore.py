@@ -14,13 +14,12 @@ from urllib.parse import quote
 
 from trialkeeper import contract
 from trialkeeper.checkpoint_entry import Problem, is_name
+from trialkeeper.checkpoint_folder import RESTORING
 from trialkeeper.checkpoint_manifest import read_manifest, size_of
 from trialkeeper.durable_files import flush_tree
 from trialkeeper.reporter import OwnInstallation, pause_after
 from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
 
-#: Where one is put together, in the folder of checkpoints.
-RESTORING = ".restoring"
 #: How often what came with another hash is fetched again.
 _FETCHES = 3
 #: Bytes that are left free on the disk.

@@ -1,22 +1,22 @@
-"""Sends checkpoints to the server, on a thread and a connection of its own: metrics do not wait for them.
+"""Sends checkpoints to the server, on threads and connections of their own: metrics do not wait for them.
 
 What the server has already is not sent. A checkpoint whose sending was broken off goes on where it was, because its
 chunks are there then.
 """
 
-import io
 import json
 import threading
 import time
-from typing import Callable, List, NamedTuple, Optional
+from typing import Callable, List, NamedTuple, Optional, Union
 from urllib.parse import quote
 
 from trialkeeper import contract
 from trialkeeper.access import Access
 from trialkeeper.checkpoint_cut import CutCheckpoint, cut, read_chunk
 from trialkeeper.checkpoint_entry import Problem
+from trialkeeper.checkpoint_upload import Place, Upload
 from trialkeeper.reporter import OwnInstallation, pause_after
-from trialkeeper.server_connection import Answer, Body, ServerAway, ServerConnection
+from trialkeeper.server_connection import Answer, Blocks, ServerAway, ServerConnection
 
 #: How often a manifest is sent of which the server says that chunks are missing.
 _MANIFESTS = 3
@@ -55,7 +55,7 @@ class CheckpointSender:
                  known: Callable[[str], bool], done: Callable[[Sent], None], log: Callable[[str], None], *,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """``known(id)``: whether this attempt has told it before. ``done`` is called on the sending thread."""
-        self._connection = ServerConnection(access)
+        self._access, self._connection = access, ServerConnection(access)
         self._path = "trials/%s/" % quote(job_name, safe="")
         self._own, self._known, self._done, self._log, self._clock = own, known, done, log, clock
         self._most_bytes = document.get("max_bytes", 2 ** 62)
@@ -66,11 +66,19 @@ class CheckpointSender:
         self._stopped = False
         #: When something was sent, or answered, last.
         self.moved_at = clock()
+        #: Why the server could not be reached, or took nothing, last; "" where it always could.
+        self.why_away = ""
 
     @property
     def is_busy(self) -> bool:
         with self._changed:
             return self._waiting is not None or self._current is not None
+
+    @property
+    def unsent(self) -> List[ToSend]:
+        """What is being sent, and what waits."""
+        with self._changed:
+            return [one for one in (self._current, self._waiting) if one is not None]
 
     def send(self, what: ToSend) -> Optional[ToSend]:
         """Have it sent next. The one that waited, if one did: the newer takes its place."""
@@ -104,10 +112,11 @@ class CheckpointSender:
         self._connection.close()
 
     def _send(self, what: ToSend) -> Optional[Sent]:
+        upload = self._upload(what)
         try:
-            checkpoint = cut(what.folder, what.name, self._most_bytes)
+            checkpoint = cut(what.folder, what.name, self._most_bytes, upload.offer)
             if not self._known(checkpoint.id):
-                self._send_all(what, checkpoint)
+                self._finish(upload, checkpoint)
             return Sent(what, checkpoint, None)
         except Problem as problem:
             return Sent(what, None, problem)
@@ -118,65 +127,73 @@ class CheckpointSender:
         except Exception as error:  # a bug of ours: the trial must not suffer from it
             self._log("a checkpoint could not be sent: %s: %s" % (type(error).__name__, error))
             return Sent(what, None, Problem(contract.UNREADABLE, "%s: %s" % (type(error).__name__, error)))
+        finally:
+            upload.break_off()
 
-    def _send_all(self, what: ToSend, checkpoint: CutCheckpoint) -> None:
+    def _upload(self, what: ToSend) -> Upload:
+        began, sent = self._clock(), 0
+
+        def send(connection: ServerConnection, sha256: str, place: Place) -> None:
+            nonlocal sent
+            content = read_chunk(what.folder, place)
+            answer = self._call("PUT", "chunks/" + sha256, content, connection, upload)
+            if answer.status == 400:  # it has another hash than it had
+                raise Problem(contract.CHANGED, what.name)
+            self._must_be_taken(answer)
+            sent += len(content)
+            if self._rate:
+                self._wait(sent / self._rate - (self._clock() - began))
+
+        def ask(connection: ServerConnection, hashes: List[str]) -> List[str]:
+            body = json.dumps({"hashes": hashes}).encode("ascii")
+            answer = self._call("POST", "chunks/missing", body, connection, upload)
+            self._must_be_taken(answer)
+            return _hashes(answer, hashes)
+
+        # where there is a limit, it is not to be reached sooner
+        upload = Upload(self._connection, ask, send,
+                        None if self._rate else lambda: ServerConnection(self._access), self._clock)
+        return upload
+
+    def _finish(self, upload: Upload, checkpoint: CutCheckpoint) -> None:
         hashes = list(dict.fromkeys(chunk for file in checkpoint.manifest["files"] for chunk in file["chunks"]))
-        missing = set(self._missing(hashes))
+        upload.finish()
         for _ in range(_MANIFESTS):
-            self._send_chunks(what, checkpoint, missing)
-            answer = self._call("PUT", "checkpoints/" + checkpoint.id, checkpoint.text)
+            answer = self._call("PUT", "checkpoints/" + checkpoint.id, checkpoint.text, self._connection, upload)
             if answer.status != 409:
                 self._must_be_taken(answer)
                 return
-            missing = set(_hashes(answer, hashes))
+            upload.send_again(_hashes(answer, hashes))
         raise Problem(contract.NOT_TAKEN, "the server says again and again that chunks are missing")
 
-    def _missing(self, hashes: List[str]) -> List[str]:
-        missing: List[str] = []
-        for first in range(0, len(hashes), contract.MAX_ASKED_CHUNKS):
-            asked = hashes[first:first + contract.MAX_ASKED_CHUNKS]
-            answer = self._call("POST", "chunks/missing", json.dumps({"hashes": asked}).encode("ascii"))
-            self._must_be_taken(answer)
-            missing += _hashes(answer, asked)
-        return missing
-
-    def _send_chunks(self, what: ToSend, checkpoint: CutCheckpoint, missing: "set[str]") -> None:
-        began, sent = self._clock(), 0
-        for file in checkpoint.manifest["files"]:
-            for number, chunk in enumerate(file["chunks"]):
-                if chunk not in missing:
-                    continue
-                content = read_chunk(what.folder, what.name, file, number)
-                answer = self._call("PUT", "chunks/" + chunk, content)
-                if answer.status == 400:  # it has another hash than it had
-                    raise Problem(contract.CHANGED, what.name)
-                self._must_be_taken(answer)
-                missing.discard(chunk)
-                sent += len(content)
-                if self._rate:
-                    self._wait(sent / self._rate - (self._clock() - began))
-
-    def _call(self, method: str, path: str, body: bytes) -> Answer:
+    def _call(self, method: str, path: str, body: Union[bytes, bytearray], connection: ServerConnection,
+              upload: Upload) -> Answer:
         """The server's answer. Tries until there is one. Raises _Gone, _Stopped."""
         failures = 0
         while True:
             with self._changed:
-                if self._stopped:
+                if self._stopped or upload.is_over:
                     raise _Stopped
             try:
-                answer = self._connection.call(method, self._path + path, self._counts, _uncompressed(body),
-                                               {"Content-Type": "application/octet-stream",
-                                                "Content-Length": str(len(body))})
+                # what is sent once more is no progress: a server without room would be waited for without end
+                answer = connection.call(method, self._path + path, self._counts,
+                                         Blocks(body) if failures else Blocks(body, self._moves),
+                                         {"Content-Type": "application/octet-stream",
+                                          "Content-Length": str(len(body))})
             except ServerAway as away:
+                self.why_away = str(away)
                 if not failures:
                     self._log("a checkpoint cannot be sent now: %s" % away)
                 self._wait(max(pause_after(failures), away.retry_after))
                 failures += 1
                 continue
-            self.moved_at = self._clock()
+            self._moves()
             if answer.status == 410:
                 raise _Gone
             return answer
+
+    def _moves(self) -> None:
+        self.moved_at = self._clock()
 
     def _counts(self, answer: Answer) -> str:
         if answer.status in (401, 429) or answer.status >= 500:
@@ -202,7 +219,3 @@ def _hashes(answer: Answer, asked: List[str]) -> List[str]:
     named = {one for one in missing if isinstance(one, str)} if isinstance(missing, list) else set()
     return [one for one in asked if one in named]
 
-
-def _uncompressed(body: bytes) -> Body:
-    """As a stream, which is not compressed: weights do not get smaller."""
-    return io.BytesIO(body)

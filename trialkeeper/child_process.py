@@ -27,6 +27,11 @@ class NoRoom(Exception):
 class ChildProcess:
     """The first process of a trial. Started by the constructor; raises CannotStart, NoRoom."""
 
+    #: Nobody has seen how it ended.
+    is_lost = False
+    #: The process whose descendants the trial's processes are; None: this one.
+    beside: Optional[int] = None
+
     def __init__(self, command: str, working_directory: str, environment: Dict[str, str], stdout: str,
                  stderr: str) -> None:
         """``stdout`` and ``stderr``: files that are appended to."""
@@ -72,13 +77,22 @@ class ChildProcess:
 class TreeEnding:
     """Ends a whole tree: TERM, after the grace period KILL, until nothing is left. The owner calls ``step``."""
 
-    def __init__(self, tree: ProcessTree, grace_period: float, clock: Callable[[], float]) -> None:
-        """``clock``: monotonic seconds. Nothing is sent before the first ``step``."""
+    def __init__(self, tree: ProcessTree, grace_period: float, clock: Callable[[], float],
+                 first: int = signal.SIGTERM) -> None:
+        """``clock``: monotonic seconds; ``first``: what is sent in place of TERM. Nothing is sent before the first
+        ``step``.
+        """
         self._tree = tree
         self._clock = clock
-        self._kill_at = clock() + grace_period
-        self._termed: Set[int] = set()
+        self._first = first
+        self._began = clock()
+        self._kill_at = self._began + grace_period
+        self._told: Set[int] = set()
         self.left_behind = 0  #: processes that even KILL did not end
+
+    def hurry(self, grace_period: float) -> None:
+        """Kill sooner: so many seconds after the beginning."""
+        self._kill_at = min(self._kill_at, self._began + grace_period)
 
     def step(self) -> bool:
         """Look and send what is due; True when nothing is left (or nothing can be done about it)."""
@@ -93,10 +107,10 @@ class TreeEnding:
             self._tree.kill_group()
             _send(members, signal.SIGKILL)
         else:
-            # each process hears TERM once, also those that were born meanwhile
-            new = [pid for pid in members if pid not in self._termed]
-            self._termed.update(new)
-            _send(new, signal.SIGTERM)
+            # each process hears it once, also those that were born meanwhile
+            new = [pid for pid in members if pid not in self._told]
+            self._told.update(new)
+            _send(new, self._first)
             _send(new, signal.SIGCONT)  # one that was stopped could not hear it
         return not members
 

@@ -4,7 +4,7 @@ Everything that both sides must spell alike stands here and nowhere else. The pr
 ``docs/keeper-protocol.md``. Standard library only, Python 3.8 syntax.
 """
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 try:  # TypedDict is in typing since Python 3.8
     from typing import TypedDict
@@ -65,11 +65,14 @@ KEEPER_FILE = "keeper.json"
 TRIAL_FILE = "trial.json"
 #: Path of the control group (cgroup v2) that holds the trial's processes (text); not there where none could be made.
 GROUP_FILE = "control_group"
-#: ``{"exit_code", "signal", "reason", "message", "duration", "at"}``: how the trial ended.
+#: ``{"exit_code", "signal", "reason", "message", "duration", "at"}``: how the trial ended; of a rank of several also
+#: ``last_lines``, which it wrote.
 EXIT_FILE = "exit.json"
 #: ``{"urls", "token", "url_file", "ca_file", "relay_file"}`` (0600): how the keeper reaches the server, for
 #: keepers that are started by the machine's agent and for those that finish an attempt.
 ACCESS_FILE = "access.json"
+#: Of a trial with several nodes: which of them this is, and how its ranks find each other (NodeDocument).
+NODE_FILE = "node.json"
 #: Id of the installation that gave the first good answer (text).
 INSTALLATION_FILE = "installation"
 #: By which way the keeper was answered last: "direct", "relay" (the machine's agent) or, written by a platform that
@@ -92,6 +95,11 @@ CODE_FOLDER = "code"
 CHECKPOINTS_FOLDER = "checkpoints"
 #: In that folder: the name of the latest checkpoint (text). Written by whoever completes one.
 LATEST_FILE = "latest"
+#: The name of the checkpoint that is what a trial has saved for others to load (FoldersDocument).
+HANDED_ON = "save_checkpoint_dir"
+#: In the attempt's folder: what such a trial loads (LOAD_FOLDER) and saves to (SAVE_FOLDER). They are there when
+#: something is in them.
+HANDED_ON_FOLDER, LOAD_FOLDER, SAVE_FOLDER = "handed_on", "load", "save"
 
 #: First parameters; those of later indices are ``parameter_<index>.cfg``.
 PARAMETER_FILE = "parameter.cfg"
@@ -145,11 +153,16 @@ METRIC_KINDS = (PERIODICAL, FINAL, REQUEST_PARAMETER)
 
 #: Why a trial ended: its process ended by itself; an order or a signal to the keeper stopped
 #: it; it ran longer than max_trial_duration; it could not be started; nobody knows (its
-#: keeper was killed and came back, or somebody else judged what was left).
+#: keeper was killed and came back, or somebody else judged what was left); an order ended it
+#: so that it goes on later from its last checkpoint.
 EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST = "exited", "stopped", "time_limit", "not_started", "lost"
-END_REASONS = (EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST)
+FROZEN = "frozen"
+END_REASONS = (EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST, FROZEN)
 
-ORDER_STOP, ORDER_PARAMETERS = "stop", "parameters"
+#: Signals that may ask a trial to save a checkpoint and end; the names have no "SIG".
+FREEZE_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2")
+
+ORDER_STOP, ORDER_PARAMETERS, ORDER_FREEZE = "stop", "parameters", "freeze"
 
 #: ``error`` words in answers that are not 200.
 ERROR_GAP = "gap"            # 409, with "expected": the number that must come next
@@ -201,6 +214,18 @@ class KnownCheckpoint(TypedDict):
     size: int                #: bytes of its files
 
 
+class FoldersDocument(TypedDict):
+    """A trial that loads what another one has saved, and saves for others, in folders that its parameters name.
+
+    The keeper gives these parameters, where the trial has them, the paths of its own folders.
+    """
+
+    load_parameter: str
+    save_parameter: str
+    #: What is put into the folder to be loaded before the command starts, the first that can be; [] for none.
+    load: List[KnownCheckpoint]
+
+
 class CheckpointsDocument(TypedDict, total=False):
     """How checkpoints of this attempt are dealt with."""
 
@@ -209,6 +234,14 @@ class CheckpointsDocument(TypedDict, total=False):
     bytes_per_second: Optional[int]
     #: Put back in place before the command starts, the first that can be: the newest first.
     resume: List[KnownCheckpoint]
+    #: Seconds that a trial has to save a checkpoint and end after `signal` was sent to it, before it is killed: on
+    #: ORDER_FREEZE, and when the keeper itself is told to end.
+    grace: float
+    signal: str              #: one of FREEZE_SIGNALS, for ORDER_FREEZE alone; without it TERM
+    #: Whether the platform may run this job again as it is, later than ``resume`` was written: a keeper that reaches a
+    #: server asks it for the list (in its job) before it puts one back. Not there: no.
+    asks_anew: bool
+    folders: FoldersDocument  #: not there: its parameters name none
 
 
 class ManifestFile(TypedDict):
@@ -227,10 +260,55 @@ class Manifest(TypedDict):
     folders: List[str]       #: relative paths of folders, by path; [] where the checkpoint is a single file
 
 
+class NodePlace(TypedDict):
+    """Where a rank of a trial is, in the words of the platform that placed it."""
+
+    machine: str
+    gpu_indices: Optional[List[int]]
+
+
+class NodeDocument(TypedDict, total=False):
+    """One node of a trial with several. Each has one process with one rank; rank 0 is the one that reports."""
+
+    rank: int
+    count: int
+    #: Processes that torchrun starts on a node unless it is told otherwise.
+    processes: int
+    #: Address of the machine of rank 0, as the other machines reach it. Not there: the keeper's environment has
+    #: MASTER_ADDR and MASTER_PORT.
+    address: str
+    #: Where rank 0 listens for the others. Its keeper chooses a free one when it starts the command, and the others are
+    #: started after that.
+    port: int
+    #: Of all ranks, in their order, so that whoever finds one of them knows where the others are.
+    places: List[NodePlace]
+
+
 class ParameterDocument(TypedDict):
     index: int
     #: The text of the parameter file: ``{"parameter_id", "parameter_source", "parameters", "parameter_index"}``.
     text: str
+
+
+#: Why a trial was started plainly where a warm start was asked for: the machine has no agent; the command is no single
+#: call of a Python script or module; the named variable changes what the shell does; the interpreter is none that can
+#: be forked; the named module cannot be imported; it reads a variable of which each trial has its own value; after the
+#: imports CUDA was initialised, files were open, threads were running; the parent takes too much memory, imports for
+#: too long, ended before it was ready; the trial's folder has a module of the same name as a loaded one; no process
+#: could be started; there are too many parents. (That the parent had just ended is not told.)
+PLAIN_START_CAUSES = ("no_agent", "command", "variable", "interpreter", "import", "reads", "cuda", "files", "threads",
+                      "memory", "slow", "failed", "shadowed", "no_process", "parents")
+
+
+class WarmStartDocument(TypedDict, total=False):
+    """How a trial was started where a warm start was asked for."""
+
+    warm: bool               #: forked by a parent that has imported modules, or started plainly
+    cause: str               #: why plainly: one of PLAIN_START_CAUSES
+    detail: str              #: of the cause: a short text, or ""
+    memory: int              #: bytes of the parent
+    modules: int             #: that it has imported
+    learns: bool             #: it has imported none yet, and learns from this trial which
 
 
 class JobDocument(TypedDict, total=False):
@@ -259,6 +337,11 @@ class JobDocument(TypedDict, total=False):
     keep_files: List[str]
     #: None, or not there: the trial has no folder for checkpoints.
     checkpoints: Optional[CheckpointsDocument]
+    #: Not there: the trial runs on one node.
+    node: NodeDocument
+    #: The trial is forked by a process that has imported its modules: these, or True: those that the first trials load.
+    #: False, or not there: it is started plainly.
+    warm_start: Union[bool, List[str]]
 
 
 class KeeperDocument(TypedDict, total=False):
@@ -272,8 +355,8 @@ class KeeperDocument(TypedDict, total=False):
 
 
 class Order(TypedDict, total=False):
-    order: str               #: ORDER_STOP or ORDER_PARAMETERS
-    reason: str              #: of a stop, for the log
+    order: str               #: ORDER_STOP, ORDER_PARAMETERS or ORDER_FREEZE
+    reason: str              #: of a stop or a freeze, for the log
     index: int               #: of parameters
     text: str                #: of parameters: the parameter file's text
 
@@ -311,7 +394,8 @@ class ReportReply(TypedDict, total=False):
 #:          this entry is committed; its chunks and its manifest were sent before
 #: ended    exit_code (int or None), signal (int or None), reason, message (a sentence, may be
 #:          ""), duration (seconds by the monotonic clock, 0 if never started; of a trial whose keeper
-#:          was killed from its start to its last sign, by the machine's clock)
+#:          was killed from its start to its last sign, by the machine's clock), warm_start (WarmStartDocument;
+#:          not there where none was asked for, or there is nothing to tell)
 Entry = Dict[str, Any]
 
 #: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],

@@ -164,8 +164,9 @@ def remove_leftovers() -> None:
 class Gathering:
     """Takes a running trial's processes into a group of their own. For the keeper that started the trial."""
 
-    def __init__(self, folder: str, journal_id: str) -> None:
-        """``folder``: the attempt's."""
+    def __init__(self, folder: str, journal_id: str, parent: Optional[int] = None) -> None:
+        """``folder``: the attempt's. ``parent``: the process whose descendants they are; this one, if None."""
+        self._parent = os.getpid() if parent is None else parent
         self._folder, self._journal_id = folder, journal_id
         self._home = control_group_of(os.getpid())
         self._steps = 0
@@ -179,7 +180,7 @@ class Gathering:
         assert self.group is not None
         self._steps += 1
         # one that somebody put into another group was put there for a reason: a scope of systemd with limits
-        outside = [pid for pid in machine.descendants_of(os.getpid()) if control_group_of(pid) == self._home]
+        outside = [pid for pid in machine.descendants_of(self._parent) if control_group_of(pid) == self._home]
         for pid in outside[:_AT_ONCE]:
             start_time = machine.process_start_time(pid)
             try:

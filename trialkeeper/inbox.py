@@ -27,6 +27,8 @@ class Inbox:
         self.stop: Optional[str] = None
         #: Whether it must because the server or the platform's tombstone says so: not by a signal alone.
         self.is_stop_ordered = False
+        #: Whether it shall end so that it can go on later. A stop that is ordered counts more.
+        self.is_freeze = False
         #: What the server said when it turned out that the attempt is another keeper's.
         self.claimed: Optional[str] = None
         #: How delivering ended (reporter.DONE).
@@ -39,6 +41,11 @@ class Inbox:
     @property
     def may_go_on(self) -> bool:
         return self.stop is None and self.claimed is None
+
+    @property
+    def end_reason(self) -> str:
+        """Of a trial that ends because it may not go on: one of contract.END_REASONS."""
+        return contract.FROZEN if self.is_freeze and not self.is_stop_ordered else contract.STOPPED
 
     def is_canceled(self) -> bool:
         """Whether the tombstone stands."""
@@ -82,6 +89,11 @@ class Inbox:
             word = order.get("order") if isinstance(order, dict) else None
             if word == contract.ORDER_STOP:
                 self._order_stop(str(order.get("reason") or "stopped by order"))
+            elif word == contract.ORDER_FREEZE:
+                if not self.is_freeze:
+                    self._log("the trial is being frozen: %s" % order.get("reason"))
+                self.is_freeze = True
+                self._ask_to_stop(str(order.get("reason") or "frozen by order"))
             elif word == contract.ORDER_PARAMETERS and isinstance(order.get("index"), int) \
                     and isinstance(order.get("text"), str):
                 try:

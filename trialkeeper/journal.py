@@ -14,7 +14,8 @@ import json
 import os
 import threading
 from array import array
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections import deque
+from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trialkeeper import contract, machine
 from trialkeeper.file_mode import file_mode
@@ -22,6 +23,8 @@ from trialkeeper.file_mode import file_mode
 _POSITION = b', "position": ['
 #: Entries of these kinds are on disk before they are sent; others only in the system's cache.
 _DURABLE_TYPES = (contract.STARTED, contract.CHECKPOINT, contract.ENDED)
+#: Intermediate results whose times are remembered.
+REMEMBERED_TIMES = 1000
 
 
 class JournalSummary(NamedTuple):
@@ -133,6 +136,9 @@ class Journal:
         #: The ``checkpoint`` entries.
         self.checkpoints: List[contract.Entry] = []
         self._next_sequence = 0
+        #: Of the last intermediate results that were there when the journal was opened: when each was read (seconds
+        #: since 1970), and the number of the next one then.
+        self.earlier_results: Deque[Tuple[float, int]] = deque(maxlen=REMEMBERED_TIMES)
         self._ends_of_output: Dict[str, int] = {}
         #: Seconds of all runs but the last one, and times at which that began and gave its last sign.
         self._seconds, self._began_at, self._last_at = 0.0, 0.0, 0.0
@@ -244,6 +250,8 @@ class Journal:
             else:
                 self._offsets.append(self._size)
                 self._take_note(document)
+                if document["type"] == contract.METRIC and document["kind"] == contract.PERIODICAL:
+                    self.earlier_results.append((document["at"], self._next_sequence))
             self._size += length
         os.ftruncate(self._descriptor, self._size)
         return journal_id

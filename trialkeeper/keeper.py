@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -42,6 +43,7 @@ from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
 from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
+from trialkeeper.ranks import free_port, last_lines
 from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
@@ -50,6 +52,8 @@ from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_environment import trial_environment
 from trialkeeper.trial_watch import LOOK_EVERY, TrialWatch
 from trialkeeper.wakeups import Wakeups
+from trialkeeper.warm_child import WarmTree
+from trialkeeper.warm_start import WarmStart
 
 if TYPE_CHECKING:
     from trialkeeper.checkpoint_restore import Restored
@@ -80,15 +84,17 @@ class Keeper:
     def __init__(self, folder: str, job_name: str, access: Optional[Access], *, replica: int = 0,
                  changed: Callable[[], None] = lambda: None, echo: bool = False, is_started_again: bool = False,
                  is_run_again: bool = False,
-                 orphans: Sequence[Tuple[int, Optional[str]]] = (),
+                 orphans: Sequence[Tuple[int, Optional[str]]] = (), warm_socket: Optional[str] = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """``access`` None: nobody is called, the journal is collected as a file. ``echo``: log to stderr too.
 
         ``is_started_again``: by who started it, where it ends while WAITS_FILE is there. ``is_run_again``: the platform
         may end the trial at any time and run it once more with this journal. ``orphans``: (pid, start time)
-        of processes that a killed keeper of this attempt left.
+        of processes that a killed keeper of this attempt left. ``warm_socket``: where the machine's agent takes
+        requests for warm trials; None without an agent.
         """
         self._orphans = orphans
+        self._warm = WarmStart(warm_socket)
         self._folder, self._job_name, self._replica = os.path.abspath(folder), job_name, replica
         self._access = access or Access()
         self._changed, self._echo, self._clock = changed, echo, clock
@@ -116,6 +122,11 @@ class Keeper:
         if job is None:
             return NOTHING_TO_DO
         self._job = job
+        # a damaged job does not tell it; what another rank than 0 has to say must not count as the trial's word
+        self._node = job.get("node") or cast(Optional[contract.NodeDocument],
+                                             read_object(self._path(contract.NODE_FILE)))
+        if self._node is not None:
+            self._replica = self._node["rank"]
         self._limits: contract.LimitsDocument = job.get("limits") or {}
         self._working_directory = working_directory_of(job, self._folder)
         self._journal = Journal(self._path(contract.JOURNAL_FILE), self._job_name)
@@ -273,18 +284,18 @@ class Keeper:
 
     def _has_to_prepare(self) -> bool:
         """Whether the trial needs something that has to be fetched, or unpacked, before it starts."""
-        goes_on = self._checkpoints is not None and bool(self._checkpoints.candidates())
+        goes_on = self._checkpoints is not None and self._checkpoints.has_to_restore
         return goes_on or not runs_in_users_folder(self._job)
 
-    def _prepare(self, may_prepare: threading.Event) -> "Optional[Restored]":
-        """What the trial goes on with. Raises CannotStart."""
+    def _prepare(self, may_prepare: threading.Event) -> "List[Restored]":
+        """What the trial goes on with, and loads. Raises CannotStart."""
         may_prepare.wait()
         if not runs_in_users_folder(self._job):
             connection = ServerConnection(self._access) if self._access.has_server else None
             prepare_code(self._job, self._folder, connection, log=self._log,
                          give_up_after=self._limits.get("give_up_after", 86400.0))
-        if self._checkpoints is None or not self._checkpoints.candidates():
-            return None
+        if self._checkpoints is None or not self._checkpoints.has_to_restore:
+            return []
         try:
             return self._checkpoints.restore(lambda: self._inbox.stop is not None)
         except (OSError, ServerAway) as error:
@@ -319,7 +330,7 @@ class Keeper:
         if not self._gets_threads(may_prepare):
             if self._inbox.stop is None or self._inbox.is_canceled():
                 return None
-            return self._end(contract.STOPPED, self._inbox.stop)
+            return self._end(self._inbox.end_reason, self._inbox.stop)
         if not self._record_start():  # a trial that is not on record could be started twice
             return self._end(contract.NOT_STARTED, "%s on %s cannot be written: is the disk full?"
                              % (self._path(contract.JOURNAL_FILE), machine.host()))
@@ -331,9 +342,10 @@ class Keeper:
         if self._inbox.stop is None and isinstance(self._inbox.results[_PREPARED], Exception):
             return self._end(contract.NOT_STARTED, str(self._inbox.results[_PREPARED]))
         if self._inbox.stop is not None or self._inbox.is_canceled():
-            return self._end(contract.STOPPED, self._inbox.stop or "cancelled before it was started")
-        if self._checkpoints is not None and self._inbox.results[_PREPARED] is not None:
-            self._checkpoints.note_restored(self._inbox.results[_PREPARED])
+            return self._end(self._inbox.end_reason, self._inbox.stop or "cancelled before it was started")
+        if self._checkpoints is not None:
+            for restored in self._inbox.results[_PREPARED]:
+                self._checkpoints.note_restored(restored)
         try:
             child = self._start_when_there_is_room()
         except CannotStart as error:
@@ -342,7 +354,7 @@ class Keeper:
             self._leave_to_another(None)
             return None
         if child is None:
-            return self._end(contract.STOPPED, self._inbox.stop or "cancelled before it was started")
+            return self._end(self._inbox.end_reason, self._inbox.stop or "cancelled before it was started")
         return self._watch(child)
 
     def _record_start(self) -> bool:
@@ -366,7 +378,7 @@ class Keeper:
     def _wait_for_code(self, may_prepare: threading.Event) -> None:
         """Until the code is there or could not be brought (``_inbox.results``), or the attempt is to end."""
         if not self._has_to_prepare():
-            self._inbox.results[_PREPARED] = None
+            self._inbox.results[_PREPARED] = []
         elif self._inbox.may_go_on:
             may_prepare.set()
         while self._inbox.may_go_on and _PREPARED not in self._inbox.results:
@@ -414,15 +426,19 @@ class Keeper:
                 self._checkpoints.make_folder()
         except OSError as error:
             raise CannotStart("the folder for checkpoints cannot be made: %s" % error) from error
+        self._choose_port()
         reaps = become_reaper_of_orphans()
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
             wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id,
             checkpoints=None if self._checkpoints is None else self._checkpoints.path)
-        child = ChildProcess(self._job["command"], self._working_directory, environment,
-                             self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE))
-        self._tree = ProcessTree(self._journal.journal_id, child.pid, child.start_time, own_children=True,
-                                 reaps_orphans=reaps)
+        output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
+        warm = self._warm.start(self._job, environment, self._working_directory, self._folder, output, self._wakeups,
+                                self._wait_and_go_on, self._clock)
+        child = warm or ChildProcess(self._job["command"], self._working_directory, environment, *output)
+        self._tree = ProcessTree(
+            self._journal.journal_id, child.pid, child.start_time, own_children=True, reaps_orphans=reaps
+        ) if warm is None else WarmTree(self._journal.journal_id, warm)
         if self._reporter is None:
             self._flush_what_the_next_keeper_needs()
         try:
@@ -436,6 +452,22 @@ class Keeper:
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
         return child
+
+    def _choose_port(self) -> None:
+        """Where the ranks of a trial with several nodes meet: as late as can be, so that no other program takes it."""
+        node = self._node
+        if node is None or self._replica or "address" not in node:
+            return
+        try:
+            node["port"] = free_port()
+            write_file(self._path(contract.NODE_FILE), json.dumps(node))
+        except OSError as error:
+            raise CannotStart("no port for the ranks of the trial can be had on %s: %s" % (machine.host(), error)
+                              ) from error
+
+    def _wait_and_go_on(self, seconds: float) -> bool:
+        self._inbox.wait(seconds)
+        return self._inbox.may_go_on
 
     def _flush_what_the_next_keeper_needs(self) -> None:
         """Before anything is reported. A power cut before that costs the trial, and nothing that anybody knows of it.
@@ -459,8 +491,10 @@ class Keeper:
         if limit is not None:
             limit = max(0.0, limit - ran_before)
         watch = TrialWatch(
-            child, self._tree, self._inbox, Gathering(self._folder, self._journal.journal_id), self._recorder.pump,
-            time_limit=limit, grace_period=self._limits.get("grace_period", DEFAULT_GRACE), clock=self._clock)
+            child, self._tree, self._inbox, Gathering(self._folder, self._journal.journal_id, child.beside),
+            self._recorder.pump,
+            time_limit=limit, grace_period=self._grace(), saving_grace=self._saving_grace(),
+            freeze_signal=self._freeze_signal(), clock=self._clock)
         watch.run()
         if self._gpus is not None:
             self._gpus.close()
@@ -469,9 +503,12 @@ class Keeper:
             self._leave_to_another(child)
             return None
         reason, message = watch.reason_and_message()
+        if child.is_lost and reason == contract.EXITED:
+            reason, message = contract.LOST, "The process that stands beside a warm trial was killed while the trial " \
+                                             "ran, so the trial was ended."
         if self._is_run_again and reason == contract.EXITED and child.exit_code == contract.TOLD_TO_END:
             reason, message = contract.STOPPED, "the trial ended because it was told to end (exit code 143)"
-        return self._end(reason, message, child, ran_before + watch.duration)
+        return {**self._end(reason, message, child, ran_before + watch.duration), **self._warm.document()}
 
     def _finish_for_another(self) -> TrialEnd:
         """The keeper before us was killed: end what is left, tell what can be told."""
@@ -483,7 +520,7 @@ class Keeper:
                            own_children=False, reaps_orphans=False,
                            group=recorded_group(self._folder, self._journal.journal_id), orphans=self._orphans)
         was_alive = not tree.is_empty()
-        ending = TreeEnding(tree, self._limits.get("grace_period", DEFAULT_GRACE), self._clock)
+        ending = TreeEnding(tree, self._grace(), self._clock)
         while not ending.step():
             self._recorder.pump()
             self._inbox.wait(LOOK_INTERVAL)
@@ -491,14 +528,15 @@ class Keeper:
         began = modified_at(self._path(contract.TRIAL_FILE))
         ran = 0.0 if began is None else max(0.0, (self._now() if was_alive else last_sign) - began)
         if self._inbox.is_canceled() or self._inbox.stop is not None:
-            return self._end(contract.STOPPED, self._inbox.stop or "cancelled after its keeper was killed", None, ran)
+            return self._end(self._inbox.end_reason, self._inbox.stop or "cancelled after its keeper was killed", None,
+                             ran)
         if was_alive:
-            message = "the trial's keeper was killed while the trial ran; the trial was ended"
+            message = "The trial's keeper was killed while the trial ran, so the trial was ended."
         elif self._journal.machine_was_off:
             message = ("%s was switched off or started anew while the trial ran (a power cut, for instance), which "
-                       "ended the trial" % machine.host())
+                       "ended the trial." % machine.host())
         else:
-            message = "the trial's keeper was killed; how the trial ended is not known"
+            message = "The trial's keeper was killed. How the trial ended is not known."
         return self._end(contract.LOST, message, None, ran)
 
     def _last_sign_of_trial(self) -> float:
@@ -509,7 +547,7 @@ class Keeper:
 
     def _end_after_failure(self, error: Exception) -> TrialEnd:
         if self._tree is not None:
-            ending = TreeEnding(self._tree, self._limits.get("grace_period", DEFAULT_GRACE), self._clock)
+            ending = TreeEnding(self._tree, self._grace(), self._clock)
             while not ending.step():
                 self._wakeups.wait(LOOK_INTERVAL)
         return self._end(contract.LOST, "the trial's keeper failed (%s: %s), see %s"
@@ -534,6 +572,8 @@ class Keeper:
         return trial_end(self._now(), reason, message, child, duration)
 
     def _record_end(self, end: TrialEnd) -> None:
+        if self._node is not None:
+            end.setdefault("last_lines", last_lines(self._folder))
         give_up_at = self._clock() + self._limits.get("give_up_after", 86400.0)
         while True:
             try:
@@ -559,12 +599,19 @@ class Keeper:
         def patience() -> float:
             if self._inbox.is_stop_ordered:
                 return 0.0  # nobody wants it any more
+            if end.get("reason") == contract.FROZEN:
+                return SEND_AFTER_EXIT
             if self._inbox.stop is not None or end.get("reason") != contract.EXITED:
                 return SEND_BEFORE_END
             return SEND_AFTER_EXIT
 
+        # told to end, it took its time and said that all was well
+        has_ended = end.get("reason") == contract.EXITED or (
+            end.get("reason") == contract.FROZEN and end.get("exit_code") == 0)
+
         try:
-            self._checkpoints.finish(self._inbox.wait, patience, end.get("reason") == contract.EXITED)
+            self._checkpoints.finish(self._inbox.wait, patience, has_ended,
+                                     end.get("reason") == contract.EXITED and end.get("exit_code") == 0)
         except Exception:  # a bug of ours: the end is told all the same
             self._log("the last checkpoint was not sent:\n" + traceback.format_exc())
 
@@ -594,9 +641,20 @@ class Keeper:
 
     # --- small things ----------------------------------------------------------------------
 
+    def _grace(self) -> float:
+        return self._limits.get("grace_period", DEFAULT_GRACE)
+
+    def _saving_grace(self) -> float:
+        document = self._job.get("checkpoints")
+        return self._grace() if document is None else document.get("grace", self._grace())
+
+    def _freeze_signal(self) -> int:
+        name = (self._job.get("checkpoints") or {}).get("signal")
+        return getattr(signal, "SIG" + name) if name in contract.FREEZE_SIGNALS else signal.SIGTERM
+
     def _write_parameters(self, index: int, text: str) -> None:
         path = self._path(contract.NNI_FOLDER, contract.parameter_file_name(index))
-        write_file(path, text)
+        write_file(path, text if self._checkpoints is None else self._checkpoints.told(text))
         if index > self._document["parameter_index"]:
             self._document["parameter_index"] = index
             if self._reporter is not None:

@@ -7,7 +7,7 @@ by what the machine's agent got as orphans when the keeper was killed.
 """
 
 import os
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from trialkeeper import machine
 from trialkeeper.control_group import ControlGroup
@@ -24,6 +24,20 @@ def become_reaper_of_orphans() -> bool:
         return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError):
         return False
+
+
+def descendants(pids: Iterable[int], table: Sequence[Tuple[int, int, int, int]]) -> Set[int]:
+    """The processes that these have started, those started by them, and so on. ``table``: all, with their parents."""
+    children: Dict[int, List[int]] = {}
+    for pid, parent, _, _ in table:
+        children.setdefault(parent, []).append(pid)
+    found: Set[int] = set()
+    waiting = list(pids)
+    while waiting:
+        new = [child for child in children.get(waiting.pop(), []) if child not in found]
+        found.update(new)
+        waiting += new
+    return found
 
 
 class ProcessTree:
@@ -59,26 +73,17 @@ class ProcessTree:
     def members(self) -> List[int]:
         """Process ids of the trial's processes, without zombies. A snapshot: look again until there are none."""
         table = machine.process_table()
-        children: Dict[int, List[int]] = {}
-        for pid, parent, _, _ in table:
-            children.setdefault(parent, []).append(pid)
         me = os.getpid()
         found: Set[int] = set()
         if self._own_children:
-            found.update(children.get(me, []))
+            found.update(pid for pid, parent, _, _ in table if parent == me)
         if not self._reaps_orphans:
             found.update(self._by_session_and_mark(table))
             found.update(pid for pid, start_time in self._orphans if machine.process_lives(pid, start_time))
             if self.group is not None:
                 found.update(self.group.members())
         found.discard(me)
-        waiting = list(found)
-        while waiting:
-            for child in children.get(waiting.pop(), []):
-                if child not in found and child != me:
-                    found.add(child)
-                    waiting.append(child)
-        return sorted(found)
+        return sorted((found | descendants(found, table)) - {me})
 
     def kill_group(self) -> None:
         """KILL to all that the control group holds, at once; nothing where there is none."""

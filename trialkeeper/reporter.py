@@ -215,7 +215,7 @@ class Reporter:
             self._look_at_accepted_file()
         if self._finished_at is not None:
             if self._is_gone or self._is_delivered():
-                if self._is_gone:
+                if self._is_gone or self._listens_only:
                     self._note_accepted(self._journal.last_n)  # nobody wants the rest: nothing is left to be delivered
                 self._end("gone" if self._is_gone else DELIVERED)
                 return

@@ -9,7 +9,7 @@ import os
 import select
 import socket
 import sys
-from typing import IO, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
 from trialkeeper import contract
@@ -34,7 +34,26 @@ BLOCK_BYTES = 256 * 1024
 #: Bodies longer than this are compressed.
 COMPRESS_FROM = 4096
 
-Body = Union[bytes, IO[bytes], None]
+
+
+class Blocks:
+    """A body that is sent as it is, block by block: weights do not get smaller by compressing them."""
+
+    def __init__(self, content: Union[bytes, bytearray], moved: Callable[[], None] = lambda: None) -> None:
+        """``moved`` is called for each block."""
+        self._content, self._moved = memoryview(content), moved
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for begin in range(0, len(self._content), BLOCK_BYTES):
+            yield self._content[begin:begin + BLOCK_BYTES]
+            self._moved()
+
+
+#: A stream is read from its beginning, also where it has to be sent once more.
+Body = Union[bytes, IO[bytes], Blocks, None]
 
 
 class Answer(NamedTuple):
@@ -63,8 +82,9 @@ class ServerAway(Exception):
 class ServerConnection:
     """Calls the server. For one thread at a time."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, access: Access, patience: float = ANSWER_TIMEOUT) -> None:
+        """``patience``: seconds for which one address is waited for at most."""
+        self._access, self._patience = access, patience
         self._connection: Optional[http_client.HTTPConnection] = None
         self._url = ""
         self._connect_timeout = CONNECT_TIMEOUT
@@ -85,7 +105,8 @@ class ServerConnection:
         if self._url in urls:
             urls.remove(self._url)
             urls.insert(0, self._url)  # what worked last is tried first
-        self._connect_timeout = CONNECT_TIMEOUT_BESIDE_RELAY if urls and urls[-1].startswith(RELAY) else CONNECT_TIMEOUT
+        self._connect_timeout = min(self._patience, CONNECT_TIMEOUT_BESIDE_RELAY
+                                    if urls and urls[-1].startswith(RELAY) else CONNECT_TIMEOUT)
         reasons: List[str] = []
         retry_after = 0.0
         for url in urls:
@@ -128,7 +149,7 @@ class ServerConnection:
             if not reused:
                 raise
         # a kept connection may end at any time; whatever was sent may be sent again
-        if body is not None and not isinstance(body, bytes):
+        if body is not None and not isinstance(body, (bytes, Blocks)):
             body.seek(0)
         return self._exchange(url, method, target, body, all_headers, sink)
 
@@ -158,7 +179,7 @@ class ServerConnection:
 
     def _connect(self, url: str) -> http_client.HTTPConnection:
         if url.startswith(RELAY):
-            self._connection, self._url = _relay_connection(url[len(RELAY):]), url
+            self._connection, self._url = _relay_connection(url[len(RELAY):], self._answer_timeout), url
             return self._connection
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -169,9 +190,13 @@ class ServerConnection:
             connection = http_client.HTTPConnection(parts.hostname, parts.port, timeout=self._connect_timeout,
                                                     blocksize=BLOCK_BYTES)
         connection.connect()
-        connection.sock.settimeout(ANSWER_TIMEOUT)
+        connection.sock.settimeout(self._answer_timeout)
         self._connection, self._url = connection, url
         return connection
+
+    @property
+    def _answer_timeout(self) -> float:
+        return min(self._patience, ANSWER_TIMEOUT)
 
     def _is_stale(self) -> bool:
         # between two calls the server has nothing to say: if there is something to read, it is the end
@@ -179,11 +204,11 @@ class ServerConnection:
         return sock is None or bool(select.select([sock], [], [], 0)[0])
 
 
-def _relay_connection(path: str) -> http_client.HTTPConnection:
+def _relay_connection(path: str, timeout: float) -> http_client.HTTPConnection:
     """A connection to the agent's socket on this machine."""
-    connection = http_client.HTTPConnection("relay", timeout=ANSWER_TIMEOUT)
+    connection = http_client.HTTPConnection("relay", timeout=timeout)
     connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.sock.settimeout(ANSWER_TIMEOUT)
+    connection.sock.settimeout(timeout)
     connection.sock.connect(path)
     return connection
 

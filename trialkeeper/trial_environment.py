@@ -9,6 +9,7 @@ from typing import Dict, List, Mapping, Optional
 
 from trialkeeper import contract
 from trialkeeper.process_tree import MARK_VARIABLE
+from trialkeeper.ranks import rank_variables
 
 #: Would send the SDK elsewhere or make it take itself for a tuner.
 _NEVER = ("NNI_TRIAL_COMMAND_CHANNEL", "NNI_TUNER_COMMAND_CHANNEL", "SDK_PROCESS")
@@ -28,6 +29,8 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
     # what a trial prints shall be seen while it runs, not when its buffer is full
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.update(job.get("environment") or {})
+    if "node" in job:
+        environment.update(rank_variables(job["node"], job.get("job_name", "")))
     for name in _NEVER:
         environment.pop(name, None)
     environment.update({

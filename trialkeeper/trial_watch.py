@@ -23,11 +23,14 @@ class TrialWatch:
 
     def __init__(self, child: ChildProcess, tree: ProcessTree, inbox: Inbox, gathering: Gathering,
                  pump: Callable[[], object], *, time_limit: Optional[float], grace_period: float,
-                 clock: Callable[[], float]) -> None:
-        """``time_limit`` and ``grace_period`` (between TERM and KILL) in seconds."""
+                 saving_grace: float, freeze_signal: int, clock: Callable[[], float]) -> None:
+        """``time_limit`` and ``grace_period`` (between TERM and KILL) in seconds. ``saving_grace``: in its place where
+        the trial may go on later from what it saves meanwhile. ``freeze_signal``: in place of TERM on a freeze.
+        """
         self._child, self._tree, self._inbox, self._pump = child, tree, inbox, pump
         self._gathering: Optional[Gathering] = gathering
         self._time_limit, self._grace_period, self._clock = time_limit, grace_period, clock
+        self._saving_grace, self._freeze_signal = saving_grace, freeze_signal
         self._began = clock()
         self._ended_at: Optional[float] = None
         self._ending: Optional[TreeEnding] = None
@@ -49,7 +52,9 @@ class TrialWatch:
             message += "%s%d processes did not end even when killed" % (
                 "; " if message else "", self._ending.left_behind)
         if reason == contract.EXITED and self._child.signal == signal.SIGTERM and self._is_told_to_end_too():
-            reason, message = contract.STOPPED, self._inbox.stop or ""
+            reason, message = self._inbox.end_reason, self._inbox.stop or ""
+        if reason == contract.FROZEN:  # unless a stop came meanwhile
+            reason = self._inbox.end_reason
         if reason == contract.EXITED:
             message = explanation(self._child) or message
         return reason, message
@@ -61,15 +66,23 @@ class TrialWatch:
             self._look_for_end()
             self._gather()
             if self._ended_at is not None or self._reason != contract.EXITED:
-                self._ending = TreeEnding(self._tree, self._grace_period, self._clock)
+                self._ending = self._end()
+        elif self._inbox.is_stop_ordered:
+            self._ending.hurry(self._grace_period)
         return self._ending is not None and self._ending.step() and bool(
             self._child.reap() or self._ending.left_behind)
+
+    def _end(self) -> TreeEnding:
+        if self._reason == contract.FROZEN:
+            return TreeEnding(self._tree, self._saving_grace, self._clock, self._freeze_signal)
+        may_go_on_later = self._reason == contract.STOPPED and self._inbox.claimed is None
+        return TreeEnding(self._tree, self._saving_grace if may_go_on_later else self._grace_period, self._clock)
 
     def _look_for_end(self) -> None:
         if self._ended_at is not None:
             return
         if not self._inbox.may_go_on:
-            self._reason, self._message = contract.STOPPED, self._inbox.stop or ""
+            self._reason, self._message = self._inbox.end_reason, self._inbox.stop or ""
         elif self._time_limit is not None and self._clock() - self._began >= self._time_limit:
             self._reason, self._message = contract.TIME_LIMIT, "it ran longer than %g s" % self._time_limit
 

@@ -12,6 +12,8 @@ from trialkeeper.starting_threads import StartingThreads
 
 News = Tuple[str, Any]
 
+_READ_BY_ITS_OWNER = object()
+
 
 class Wakeups:
     """Made on the main thread. Takes SIGTERM and SIGINT (counted), SIGCHLD (a wake-up), and leaves SIGHUP unheard."""
@@ -45,11 +47,21 @@ class Wakeups:
         """Return when something happened, or after this time."""
         self.threads.retry()
         for key, _ in self._selector.select(max(0.0, min(seconds, self.threads.seconds_left()))):
+            if key.data is _READ_BY_ITS_OWNER:
+                continue
             try:
                 while len(os.read(key.fd, 4096)) == 4096:
                     pass
             except BlockingIOError:
                 pass
+
+    def listen(self, descriptor: int) -> None:
+        """End ``wait`` when something can be read here, too; who asks for this reads it."""
+        self._selector.register(descriptor, selectors.EVENT_READ, data=_READ_BY_ITS_OWNER)
+
+    def forget(self, descriptor: int) -> None:
+        """Listen no longer. Before it is closed."""
+        self._selector.unregister(descriptor)
 
     def news(self) -> List[News]:
         """What was told since the last call, in order."""

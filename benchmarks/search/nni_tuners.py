@@ -29,6 +29,8 @@ def open_tuner(path, space, seed):
     random.seed(seed)
     numpy.random.seed(seed)
     kind = getattr(importlib.import_module("nni.algorithms.hpo." + module), name)
+    if module == "gp_tuner":
+        give_values_as_arrays(importlib.import_module("nni.algorithms.hpo.gp_tuner.util"))
     taken = inspect.signature(kind.__init__).parameters
     args = {"optimize_mode": "minimize", "seed": seed, "algorithm_name": "anneal"}
     tuner = kind(**{name: value for name, value in args.items() if name in taken})
@@ -37,6 +39,18 @@ def open_tuner(path, space, seed):
         if isinstance(getattr(holder, "random_state", None), numpy.random.RandomState):
             holder.random_state = numpy.random.RandomState(seed)  # it takes no seed
     open_tuner.no_more = nni.NoMoreTrialError
+
+
+def give_values_as_arrays(module):
+    """NNI's GP takes the value of a minimum for an array, which it is in older versions of SciPy."""
+    minimize = module.minimize
+
+    def minimize_as_before(*args, **kwargs):
+        found = minimize(*args, **kwargs)
+        found.fun = numpy.atleast_1d(found.fun)
+        return found
+
+    module.minimize = minimize_as_before
 
 
 def ask(number):

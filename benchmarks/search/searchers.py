@@ -27,9 +27,9 @@ NNI_TUNERS = {
     "GridSearch": "gridsearch_tuner.GridSearchTuner", "Random": "random_tuner.RandomTuner",
 }
 #: A proposal of theirs takes a twentieth of a second and more: they run for fewer seeds.
-SLOW = {"Auto", "GP", "Metis", "DNGO", "SMAC", "NNI GP", "NNI Metis", "NNI DNGO", "NNI Anneal"}
-#: A proposal of theirs takes half a second: they run only where they are named.
-VERY_SLOW = {"Optuna GP"}
+SLOW = {"Auto", "GP", "Metis", "DNGO", "SMAC", "NNI Anneal"}
+#: A proposal of theirs takes half a second and more: they run only where they are named.
+VERY_SLOW = {"Optuna GP", "NNI GP", "NNI Metis", "NNI DNGO"}
 _NNI_PROGRAM = Path(__file__).with_name("nni_tuners.py")
 
 

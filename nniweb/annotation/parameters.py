@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainingservice.limited_json import IN_NO_TEXT, WHY
+
 #: Functions of NNI's that draw a number, with the numbers that they are given.
 NUMERIC = ("randint", "uniform", "quniform", "loguniform", "qloguniform", "normal", "qnormal", "lognormal",
            "qlognormal")
@@ -43,6 +45,8 @@ class Parameters:
         if len(key) > LONGEST_KEY:
             raise Wrong(line, f"the parameter's name has {len(key)} characters; at most {LONGEST_KEY} are allowed. "
                               "Choose a shorter name.")
+        if IN_NO_TEXT.search(key):
+            raise Wrong(line, f"the name {name!r} {WHY}. Choose another name.")
         parameter = {"_type": "choice" if function == "function_choice" else function, "_value": list(values)}
         before = self.space.get(key)
         if before is not None and name is None:
@@ -88,6 +92,8 @@ def option_of(node: ast.expr, line: int) -> Any:
 
 def plain_value(value: Any, line: int) -> Any:
     """A literal as the search space can hold it. Raises Wrong."""
+    if isinstance(value, str) and IN_NO_TEXT.search(value):
+        raise Wrong(line, f"the option {value!r} {WHY}. Write another text, or an expression such as chr(0).")
     if value is None or isinstance(value, str | bool | int) or isinstance(value, float) and math.isfinite(value):
         return value
     raise Wrong(line, f"the option {value!r} cannot be stored as JSON. Write a number, a text, true or false, or an "

@@ -85,6 +85,8 @@ def _unreadable(error: Exception) -> Problem:
 def _what_python_says(error: Exception) -> str:
     """As a sentence, with its own full stop or question mark."""
     said = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
+    if said.startswith("Exceeds the limit"):  # it would go on with a function that the author cannot call
+        said = f"a whole number has more than {sys.get_int_max_str_digits()} digits"
     return said if said.endswith((".", "?", "!")) else f"{said}."
 
 
@@ -191,13 +193,12 @@ class _Reading:
                               f"{', '.join(f'nni.{each}' for each in ('choice', *NUMERIC))}.")
         if call.keywords:
             raise Wrong(line, f"nni.{function} takes its values as positional arguments, without names.")
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            raise Wrong(line, "@nni.variable must be directly before an assignment to one variable, such as x = 1.")
-        if ast.unparse(statement.targets[0]) != ast.unparse(name):
+        target, value = _assignment(statement, line)
+        if ast.unparse(target) != ast.unparse(name):
             raise Wrong(line, f"the annotation is for {ast.unparse(name)}, but the assignment after it is to "
-                              f"{ast.unparse(statement.targets[0])}. Write the same name.")
+                              f"{ast.unparse(target)}. Write the same name.")
         check_unpacking(name, function, call.args, line)
-        self._replace(statement.value, self._drawn(function, call.args, name_of(name), line))
+        self._replace(value, self._drawn(function, call.args, name_of(name), line))
 
     def _function_choice(self, annotation: _Annotation, statement: ast.stmt) -> None:
         call, line = annotation.call, annotation.line
@@ -359,6 +360,15 @@ def _name_argument(call: ast.Call, line: int) -> ast.expr:
         raise Wrong(line, "an annotation of a variable or a function needs exactly one keyword argument, name, as the "
                           "last argument: name=x.")
     return call.keywords[0].value
+
+
+def _assignment(statement: ast.stmt, line: int) -> tuple[ast.expr, ast.expr]:
+    """What a statement after @nni.variable assigns to, and the value."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        return statement.targets[0], statement.value
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        return statement.target, statement.value
+    raise Wrong(line, "@nni.variable must be directly before an assignment to one variable, such as x = 1.")
 
 
 def _outermost_calls(node: ast.AST) -> Iterator[ast.Call]:

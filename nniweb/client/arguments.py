@@ -24,7 +24,8 @@ NEW_LIMITS = ("max_trial_number", "max_duration")
 LAUNCH_HELP = ("Launch an experiment from its config file. With --follow the exit status is 0 if it is DONE, 1 after "
                "an error or if all of its trials failed, 2 if no worker is alive, 3 if somebody "
                "stopped it, 4 if the server has not answered for ten minutes.")
-EXPERIMENTS_HELP = ("List experiments; show, follow, pause, resume, stop or delete one, run its failed trials again, "
+EXPERIMENTS_HELP = ("List experiments; show, follow, pause, freeze, resume, stop or delete one, freeze and thaw its "
+                    "trials, run its failed trials again, "
                     "show or export its trials and metrics, import results. The beginning of an id is "
                     "enough, and so is a name that only one has.")
 
@@ -103,6 +104,23 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     rerun.add_argument("number", type=int, help="number of the trial")
     rerun.add_argument("--set", action="append", type=changed_parameter, metavar="NAME=VALUE", dest="changed", help=(
         "with another value of this parameter, as JSON or plain text: --set lr=0.01 --set optimizer=adam"))
+    for verb, about in (
+            ("freeze", "pause it and have its running trials save a checkpoint and end; or only these trials"),
+            ("thaw", "have all its frozen trials continue from their checkpoints, or only these trials")):
+        _of_one(verbs, verb, about).add_argument("numbers", type=int, nargs="*", metavar="number",
+                                                 help="number of a trial")
+    clusters = _of_one(verbs, "clusters", "list its clusters, or change the list while it runs")
+    for option, about in (("--add", "run trials on this cluster, too"),
+                          ("--drain", "give this cluster no new trials; what runs there continues"),
+                          ("--fill", "give a drained cluster trials again"),
+                          ("--remove", "take this cluster out of the list; what runs there continues")):
+        clusters.add_argument(option, action="append", metavar="NAME", help=about)
+    for option, metavar, about in (
+            ("--weight", "NAME=NUMBER", "its share of the trials, compared with the others; 0: no new trials"),
+            ("--up-to", "NAME=NUMBER", "the most trials there at a time"),
+            ("--cost", "NAME=NUMBER", "what an hour of a trial costs there"),
+            ("--after", "NAME=OTHER", "give it trials only when these clusters (names with commas) have no room")):
+        clusters.add_argument(option, action="append", type=changed_parameter, metavar=metavar, help=about)
     changes = _of_one(verbs, "changes", "list the changes after its launch, and who made them")
     undo = _of_one(verbs, "undo", "undo one of these changes")
     undo.add_argument("number", type=int, help="number of the change, as changes lists it")
@@ -118,7 +136,7 @@ def add_experiments_arguments(parser: argparse.ArgumentParser) -> None:
     importing = _of_one(verbs, "import", "import results from elsewhere for its tuner")
     importing.add_argument("--filename", "-f", type=Path, required=True, help=(
         'JSON in the format that nnictl exports: [{"parameter": {...}, "value": 0.5}, ...]'))
-    for each in (listing, show, trials, metrics, changes):
+    for each in (listing, show, trials, metrics, clusters, changes):
         each.add_argument("--json", action="store_true", dest="as_json", help="print JSON, for programs")
     for each in verbs.choices.values():
         add_server_arguments(each, again=True)

@@ -18,16 +18,17 @@ import yaml
 from nniweb.client.errors import ClientError
 from trainingservice.code.code_archive import CodeEntry, CodeRefused, code_tree, write_archive
 from trainingservice.limited_yaml import YamlReading, YamlRefused
+from trainingservice.words.spellings import fold
 
 #: Called with the bytes that were sent and those there are.
 Progress = Callable[[int, int], None]
 
 #: Where a file says which folder holds the code, and which file the search space: NNI's v2 and v1 forms.
-_CODE_PLACES = (("trialCodeDirectory",), ("trial", "codeDir"))
+_CODE_PLACES = (("trialCodeDirectory",), ("trainingService", "trialCodeDirectory"), ("trial", "codeDir"))
 #: Groups of options, which name folders for roles on some platforms, and fields by which a role is known there.
 _ROLE_SECTIONS = ("trainingService", "trialOptions")
-_ROLE_LISTS = ("taskRoles",)
-_OF_ROLES = {"codeDirectory", "replicas", "dockerImage"}
+_ROLE_LISTS = (fold("taskRoles"),)
+_OF_ROLES = {fold(name) for name in ("codeDirectory", "replicas", "dockerImage")}
 #: Names of folders in an archive.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SPACE_PLACES = (("searchSpaceFile",), ("searchSpacePath",))
@@ -83,7 +84,10 @@ def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:
     except CodeRefused as error:
         raise ClientError(str(error)) from None
     if folder_node is not None and not parts:
-        values.put(folder_node, ".")
+        for place in _CODE_PLACES:  # NNI's Python module names the folder in two places
+            node = values.find((place,))
+            if node is not None and os.path.normpath(node.value) == os.path.normpath(folder_node.value):
+                values.put(node, ".")
     space_node = values.find(_SPACE_PLACES)
     if space_node is not None:
         space = base / Path(space_node.value).expanduser()
@@ -139,8 +143,8 @@ def _name_of(space: Path, folder: Path | None, entries: list[CodeEntry]) -> str:
 
 
 def _fields_of(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    """The fields of a group; {} for anything else."""
-    return {str(name.value): value for name, value in node.value if isinstance(name, yaml.ScalarNode)} \
+    """The fields of a group by their folded names; {} for anything else."""
+    return {fold(str(name.value)): value for name, value in node.value if isinstance(name, yaml.ScalarNode)} \
         if isinstance(node, yaml.MappingNode) else {}
 
 
@@ -162,7 +166,7 @@ class _Scalars:
             node = self._root
             for key in place:
                 pairs = node.value if isinstance(node, yaml.MappingNode) else []
-                node = next((value for name, value in pairs if name.value == key), None)
+                node = next((value for name, value in pairs if fold(str(name.value)) == fold(key)), None)
             if (text := self._text_of(node)) is not None:
                 return text
         return None
@@ -171,13 +175,13 @@ class _Scalars:
         """The roles of the trials, and where each names its code folder."""
         found: list[tuple[str, dict[str, yaml.Node]]] = []
         for section in _ROLE_SECTIONS:
-            for key, value in _fields_of(_fields_of(self._root).get(section)).items():
+            for key, value in _fields_of(_fields_of(self._root).get(fold(section))).items():
                 if key in _ROLE_LISTS and isinstance(value, yaml.SequenceNode):
                     found += [(getattr(fields.get("name"), "value", ""), fields)
                               for fields in map(_fields_of, value.value)]
                 elif (fields := _fields_of(value)).keys() & _OF_ROLES:
                     found.append((key, fields))
-        return [(str(name), self._text_of(fields.get("codeDirectory"))) for name, fields in found]
+        return [(str(name), self._text_of(fields.get(fold("codeDirectory")))) for name, fields in found]
 
     @staticmethod
     def _text_of(node: Any) -> yaml.ScalarNode | None:

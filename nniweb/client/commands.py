@@ -18,6 +18,7 @@ from nniweb.client.arguments import (
     add_experiments_arguments,
     add_launch_arguments,
 )
+from nniweb.client.cluster_edits import EDITS, CannotEdit, edited_clusters
 from nniweb.client.connection import Client
 from nniweb.client.errors import CannotReach, ClientError
 from nniweb.client.experiment import Experiment
@@ -124,18 +125,7 @@ class _Commands:
         if options.as_json:
             self._json(document)
             return
-        self.say(f"{document['name']} ({document['id']}) on {document['cluster']}")
-        self.say(words.progress_line(document))
-        if outcome := words.outcome_words(document):
-            self.say(f"{outcome}.")
-        if document["message"]:
-            self.say(f"Why: {document['message']}")
-        if (choice := document["tuner_choice"]) is not None:
-            self.say(f"{document['tuner']['name']} proposes by {choice['tuner']}. {choice['message']}")
-        if document["target"] != "RUN":
-            self.say(f"Wanted: {document['target']}")
-        self.say(f"Running for {words.readable_seconds(document['progress']['elapsed'])}, "
-                 f"at most {document['trial_concurrency']} trials at once")
+        self._lines(words.experiment_lines(document))
         if document["progress"].get("front") is None:
             best = experiment.best_trial()
             self._lines(words.best_trial_lines(None if best is None else best.document))
@@ -150,9 +140,33 @@ class _Commands:
         found = experiment.changes()
         self._json(found) if options.as_json else self._lines(words.change_lines(found))
 
+    def _clusters(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        edits = {name: getattr(options, name) for name in EDITS if getattr(options, name)}
+        if edits:
+            experiment.refresh()  # lists do not have the clusters
+            try:
+                wanted = edited_clusters(experiment.document["clusters"], experiment.document["cluster"], edits)
+            except CannotEdit as cannot:
+                raise ClientError(str(cannot)) from None
+            experiment.change_clusters(wanted)
+        found = experiment.clusters()
+        if options.as_json:
+            self._json(found)
+        else:
+            self._lines(words.clusters_table(found) if found else [
+                f"{experiment.name} ({experiment.id}) runs on {experiment.document['cluster']} alone."])
+
     def _undo(self, experiment: Experiment, options: argparse.Namespace) -> None:
         experiment.undo_change(options.number)
         self.say(f"Change {options.number} of {experiment.name} ({experiment.id}) was undone.")
+
+    def _freeze(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        experiment.freeze(*options.numbers)
+        self.say(words.frozen_line(f"{experiment.name} ({experiment.id})", options.numbers))
+
+    def _thaw(self, experiment: Experiment, options: argparse.Namespace) -> None:
+        experiment.thaw(*options.numbers)
+        self.say(words.thawed_line(f"{experiment.name} ({experiment.id})", options.numbers))
 
     def _rerun(self, experiment: Experiment, options: argparse.Namespace) -> None:
         again = experiment.rerun(options.number, dict(options.changed or ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -128,6 +128,17 @@ class Experiment:
         """What people changed after the launch, the newest first: number, at, who, via, undoes, values."""
         return Records(self._client.get_all(f"{self._path}changes/"))
 
+    def clusters(self) -> Records:
+        """Of an experiment on several clusters: what runs on each, what it took and cost, and why one gets nothing."""
+        return Records(self._client.get(f"{self._path}clusters/"))
+
+    def change_clusters(self, clusters: list[dict[str, Any]]) -> Self:
+        """Make this the list of its clusters, as ``clusters`` of a config file; ``document["clusters"]`` is the present
+        one. A cluster that is left out gets no new trials.
+        """
+        self.document = dict(self._client.change("PATCH", self._path, {"clusters": clusters}))
+        return self
+
     def undo_change(self, number: int) -> Self:
         """Take a change back. Raises Conflict where its values were changed again since."""
         self.document = dict(self._client.change("POST", f"{self._path}changes/{number}/actions/undo/"))
@@ -147,8 +158,23 @@ class Experiment:
         return self._act("stop", may_repeat=True)
 
     def pause(self) -> Self:
-        """Start nothing new; running trials go on to their end."""
+        """Start nothing new; running trials go on to their end, or are frozen where the config file says so."""
         return self._act("pause")
+
+    def freeze(self, *numbers: int) -> Self:
+        """Pause it and freeze its running trials, until ``resume``; or freeze the trials of these numbers, until
+        ``thaw``. A frozen trial saves a checkpoint, ends, and goes on from there. Raises NotFound and Conflict.
+        """
+        return self._trials_do("freeze", numbers) if numbers else self._act("freeze", may_repeat=True)
+
+    def thaw(self, *numbers: int) -> Self:
+        """Have its frozen trials go on, all or those of these numbers. Raises NotFound."""
+        return self._trials_do("thaw", numbers)
+
+    def _trials_do(self, action: str, numbers: Sequence[int]) -> Self:
+        body: dict[str, Any] = {"trials": [self.trial(number).id for number in numbers]} if numbers else {"fitting": {}}
+        self._client.change("POST", f"{self._path}trials/actions/{action}/", body, may_repeat=True)
+        return self.refresh()
 
     def resume(self, *, max_trial_number: int | None = None, max_duration: str | float | None = None) -> Self:
         """Go on after a pause, a stop or an error; with a higher limit also where it is done. Raises Refused."""
@@ -258,6 +284,16 @@ class Trial:
     def stop(self) -> Self:
         """End it. Harmless on an ended one."""
         self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/cancel/", may_repeat=True))
+        return self
+
+    def freeze(self) -> Self:
+        """Have it save a checkpoint and end, to go on from there after ``thaw``. Raises Conflict."""
+        self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/freeze/", may_repeat=True))
+        return self
+
+    def thaw(self) -> Self:
+        """Have it go on. Harmless where it is not frozen."""
+        self.document = dict(self._client.change("POST", f"trials/{self.id}/actions/thaw/", may_repeat=True))
         return self
 
     def ask_platform(self) -> Self:

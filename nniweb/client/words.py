@@ -30,6 +30,23 @@ def progress_line(document: Mapping[str, Any]) -> str:
             + (f" ({counts})" if counts else "") + best + left)
 
 
+def experiment_lines(document: Mapping[str, Any]) -> list[str]:
+    """What ``experiments show`` says of an experiment before its best trials. Takes its whole document."""
+    lines = [f"{document['name']} ({document['id']}) on {document['cluster']}", progress_line(document)]
+    if outcome := outcome_words(document):
+        lines.append(f"{outcome}.")
+    if document["message"]:
+        lines.append(f"Why: {document['message']}")
+    if (choice := document["tuner_choice"]) is not None:
+        lines.append(f"{document['tuner']['name']} proposes by {choice['tuner']}. {choice['message']}")
+    if document["target"] != "RUN":
+        lines.append(f"Wanted: {document['target']}")
+    runs = "Running" if document["ended_at"] is None else "Ran"
+    lines.append(f"{runs} for {readable_seconds(document['progress']['elapsed'])}, "
+                 f"at most {document['trial_concurrency']} trials at once")
+    return lines
+
+
 def outcome_words(document: Mapping[str, Any]) -> str:
     """What is to be said of an experiment's outcome, such as "2 of 3 trials failed"; "" where it succeeded or goes on.
     """
@@ -99,6 +116,21 @@ def change_lines(documents: Iterable[Mapping[str, Any]]) -> list[str]:
         lines += [f"   {printable(line['what'])}: {printable(line['before'])} -> {printable(line['after'])}"
                   for line in document["values"]]
     return lines or ["There are no changes after the launch."]
+
+
+def clusters_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The clusters of an experiment that runs on several, below a heading."""
+    rows = [("CLUSTER", "PLATFORM", "RUNNING", "WAITING", "ENDED", "UP TO", "WEIGHT", "HOURS", "COST", "STATE")]
+    for document in documents:
+        state = [word for word, is_so in (("home", document["is_home"]), ("taken out", not document["is_listed"]))
+                 if is_so]
+        state += [f"after {', '.join(document['after'])}"] if document["after"] else []
+        state += [document["message"].rstrip(".")] if document["message"] else []
+        rows.append((document["name"], document["platform"], str(document["running"]), str(document["waiting"]),
+                     str(document["ended"]), str(document["up_to"] or ""), f"{document['weight']:g}",
+                     f"{document['hours']:.2f}", "" if document["spent"] is None else f"{document['spent']:.2f}",
+                     "; ".join(state)))
+    return table(rows)
 
 
 def experiments_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -176,3 +208,29 @@ def _parameters(parameters: Any) -> str:
         return ""
     return ", ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}"
                      for name, value in parameters.items())[:2 * _LONGEST_CELL]
+
+
+def frozen_line(experiment: str, numbers: Sequence[int]) -> str:
+    """What freezing an experiment, or its trials of these numbers, means now."""
+    if not numbers:
+        return f"{experiment} is being paused. Its running trials save a checkpoint and end; resume continues them."
+    return f"{_trials(numbers)} of {experiment} {_is(numbers)} being frozen; thaw continues {_them(numbers)}."
+
+
+def thawed_line(experiment: str, numbers: Sequence[int]) -> str:
+    """What thawing its frozen trials, or those of these numbers, means now."""
+    if not numbers:
+        return f"The frozen trials of {experiment} continue when slots are free."
+    return f"{_trials(numbers)} of {experiment} {'continue' if len(numbers) > 1 else 'continues'} when slots are free."
+
+
+def _trials(numbers: Sequence[int]) -> str:
+    return f"{'Trial' if len(numbers) == 1 else 'Trials'} {', '.join(map(str, numbers))}"
+
+
+def _is(numbers: Sequence[int]) -> str:
+    return "is" if len(numbers) == 1 else "are"
+
+
+def _them(numbers: Sequence[int]) -> str:
+    return "it" if len(numbers) == 1 else "them"

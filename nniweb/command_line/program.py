@@ -64,9 +64,7 @@ def _run(arguments: list[str] | None) -> None:
         from django.core.exceptions import ImproperlyConfigured
         from django.core.management import execute_from_command_line
     except ModuleNotFoundError as error:
-        sys.exit(f"{' '.join(['nniweb', *given[1:2]])} needs {error.name}, which is not installed. Install the whole "
-                 "package (pip install nniweb), or use a server on another machine with --server, which does not need "
-                 "it.")
+        sys.exit(_lacks(error.name or "a package", given[1:2]))
 
     if given[1:2] == ["doctor"]:
         _only_look("--json" in given)
@@ -82,6 +80,15 @@ def _run(arguments: list[str] | None) -> None:
         sys.exit(f"{' '.join([program_name(given), *given[1:2]])}: the database cannot be used now "
                  f"({first_line(error)}). What was not done is not done by itself: give the command again when the "
                  "database answers. nniweb doctor says more.")
+
+
+def _lacks(package: str, command: list[str]) -> str:
+    from nniweb.storage.own_files import IN_CHECKOUT, IS_INSTALLED
+
+    advice = ("Install the whole package (pip install nniweb)" if IS_INSTALLED else
+              f"make run installs it in .venv: type {' '.join([IN_CHECKOUT, *command])}")
+    return (f"{' '.join(['nniweb', *command])} needs {package}, which is not installed. {advice}, or use a server on "
+            "another machine with --server, which does not need it.")
 
 
 def _only_look(as_json: bool) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Min, OuterRef, Subquery, TextField
-from django.db.models.functions import Cast
+from django.db.models import BigIntegerField, Count, F, Min, OuterRef, QuerySet, Subquery, TextField
+from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
@@ -17,6 +17,7 @@ from nniweb.dashboard.page_data import the_visitor
 from nniweb.documents.clusters import gpu_holders
 from nniweb.experiments.access.visibility import may_change_cluster, visible_clusters, visible_experiments
 from nniweb.experiments.clusters.cluster_platform import platform_of
+from nniweb.experiments.clusters.machine_loads import load_of_all, recent_load
 from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.clusters.worker_presence import alive_workers, is_leased
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Machine, Trial, User, Worker
@@ -41,11 +42,14 @@ def clusters(request: HttpRequest) -> HttpResponse:
     holders = gpu_holders(machines, user)
     reasons = _reasons(found, user)
     owners = _owners(found, user)
+    now = timezone.now()
     rows = []
     for cluster in found:
         gpus = [gpu for machine in cluster.machines.all() for gpu in gpus_of(machine, holders, {})]
+        loads = [recent_load(machine, now) for machine in cluster.machines.all()]
         broken = [machine for machine in cluster.machines.all() if not machine.healthy]
         rows.append({"cluster": cluster, "people": who_may_use(cluster), **_use_of(gpus),
+                     "load": load_of_all(loads), "loads_known": len(loads) - loads.count(None),
                      "owners": owners.get(cluster.pk, []), "broken": broken[:MOST_BROKEN],
                      "broken_left": max(0, len(broken) - MOST_BROKEN),
                      "counts": counts.get(cluster.pk, Counter()), "gpus": len(gpus),
@@ -54,7 +58,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
                      "reason_arguments": reasons.get(cluster.pk, ("", {}))[1],
                      "usable": sum(machine.healthy for machine in cluster.machines.all())})
     return render(request, "dashboard/clusters.html", {
-        "rows": rows, "now": timezone.now(), "broken": broken_platforms()})
+        "rows": rows, "now": now, "broken": broken_platforms()})
 
 
 @require_GET
@@ -67,11 +71,12 @@ def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
     holders = gpu_holders(machines, user)
     trials = {trial.public_id: trial for trial in Trial.objects.filter(public_id__in={
         holder["trial"] for held in holders.values() for holder in held}).select_related("experiment")}
-    unfinished = Trial.objects.unfinished().filter(experiment__cluster=found)
+    unfinished = unfinished_on([found])
     latest = Attempt.objects.filter(trial=OuterRef("pk")).order_by("-number").values("machine_name")[:1]
     seen = unfinished.filter(experiment__in=visible_experiments(user)).select_related(
         "experiment__owner", "experiment__group").annotate(machine_name=Subquery(latest))
     counts = unfinished_trials([found]).get(found.pk, Counter())
+    now = timezone.now()
     running = list(seen.exclude(status="WAITING").order_by("started_at", "pk")[:SHOWN_TRIALS])
     waiting = list(seen.filter(status="WAITING").order_by("pk")[:SHOWN_TRIALS])
     return render(request, "dashboard/cluster.html", {
@@ -79,8 +84,9 @@ def one_cluster(request: HttpRequest, public_id: str) -> HttpResponse:
         "is_in_trouble": found.enabled and found.health in IN_TROUBLE,
         "people": who_may_use(found), "driver": driver_of(found), "counts": counts,
         "running": running, "waiting": waiting,
-        "unlisted": sum(counts.values()) - len(running) - len(waiting), "now": timezone.now(),
-        "machines": [{"machine": machine, "gpus": gpus_of(machine, holders, trials)} for machine in machines],
+        "unlisted": sum(counts.values()) - len(running) - len(waiting), "now": now,
+        "machines": [{"machine": machine, "gpus": gpus_of(machine, holders, trials), "load": recent_load(machine, now)}
+                     for machine in machines],
         "metadata": metadata_of(found), "may_change": may_change_cluster(user, found), "is_admin": user.is_admin,
         "secrets": secret_settings(found),
         "experiments": Experiment.objects.filter(cluster=found, deleted_at=None).unfinished().count(),
@@ -183,11 +189,19 @@ def driver_of(cluster: Cluster) -> str:
     return "No worker runs this cluster at the moment. A worker starts to run it when an experiment needs it."
 
 
+def unfinished_on(found: Iterable[Cluster]) -> QuerySet[Any]:
+    """Unfinished trials on these clusters (``on_cluster``): where their attempts are under way, else at their home."""
+    under_way = Attempt.objects.filter(trial=OuterRef("pk"), stage__in=[
+        Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED]).values("cluster")[:1]
+    return Trial.objects.unfinished().annotate(
+        on_cluster=Coalesce(Subquery(under_way), F("experiment__cluster"), output_field=BigIntegerField())).filter(
+        on_cluster__in=[cluster.pk for cluster in found])
+
+
 def unfinished_trials(found: Iterable[Cluster]) -> dict[int, Counter[str]]:
     """Unfinished trials by status, for each cluster. One query."""
     counts: dict[int, Counter[str]] = {}
-    rows = Trial.objects.unfinished().filter(experiment__cluster__in=list(found)).order_by().values_list(
-        "experiment__cluster", "status").annotate(Count("pk"))
+    rows = unfinished_on(found).order_by().values_list("on_cluster", "status").annotate(Count("pk"))
     for pk, status, count in rows:
         counts.setdefault(pk, Counter())["WAITING" if status == "WAITING" else "RUNNING"] += count
     return counts
@@ -207,10 +221,10 @@ def _owners(found: Iterable[Cluster], user: User) -> dict[int, list[tuple[str, i
     """
     visible = visible_experiments(user)
     counts: dict[int, Counter[str]] = {}
-    unfinished = Trial.objects.unfinished().filter(experiment__cluster__in=list(found)).order_by()
+    unfinished = unfinished_on(found).order_by()
     for is_seen, trials in ((True, unfinished.filter(experiment__in=visible)),
                             (False, unfinished.exclude(experiment__in=visible))):
-        for pk, name, count in trials.values_list("experiment__cluster", "experiment__owner__username").annotate(
+        for pk, name, count in trials.values_list("on_cluster", "experiment__owner__username").annotate(
                 Count("pk")):
             counts.setdefault(pk, Counter())[(name or "nobody") if is_seen else "others"] += count
     return {pk: [*each.most_common(MOST_OWNERS),
@@ -221,8 +235,8 @@ def _owners(found: Iterable[Cluster], user: User) -> dict[int, list[tuple[str, i
 
 def _reasons(found: Iterable[Cluster], user: User) -> dict[int, tuple[str, dict[str, Any]]]:
     """Why most of the trials wait that this person may see, for each cluster. One query."""
-    waiting = Trial.objects.filter(experiment__cluster__in=list(found), status="WAITING",
-                                   experiment__in=visible_experiments(user)).exclude(message="").order_by()
-    counted = waiting.values_list("experiment__cluster", "message").annotate(
+    waiting = unfinished_on(found).filter(status="WAITING", experiment__in=visible_experiments(user)).exclude(
+        message="").order_by()
+    counted = waiting.values_list("on_cluster", "message").annotate(
         count=Count("pk"), arguments=Min(Cast("reason_arguments", TextField()))).order_by("count", "message")
     return {pk: (message, json.loads(arguments)) for pk, message, _, arguments in counted}

@@ -7,7 +7,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views import View
 
-from nniweb.api.clusters.platforms import section_fields
 from nniweb.api.experiments.launch_code import CODE_FIELDS
 from nniweb.api.experiments.launch_request import checked_form, from_form
 from nniweb.dashboard.algorithm_choices import choices
@@ -26,7 +25,7 @@ from nniweb.tuning.algorithms import ASSESSORS, TUNERS
 from nniweb.tuning.search_space.parser import ALL_TYPES
 from trainingservice.code.code_archive import MAX_BYTES, MAX_FILES
 from trainingservice.code.ignore_rules import IGNORE_FILE
-from trainingservice.platforms import load_platform, platform_names
+from trainingservice.platforms import known_platforms
 
 #: Fields of the form besides the config's text, and what people call them.
 FIELDS = {"base_directory": "Code folder", "code": "Code", "code_of": "Code", "cluster": "Cluster",
@@ -112,7 +111,7 @@ class NewExperiment(View):
             "earlier": _earlier(user), "sources": _sources(user), "clusters": _clusters(user),
             "tuners": choices(TUNERS), "assessors": choices(ASSESSORS),
             "field_start": field_start(_clusters(user)), "types": ALL_TYPES,
-            "platforms": {name: section_fields(load_platform(name)) for name in platform_names()},
+            "platforms": sorted(known_platforms()),  # the page asks for the form of the one that is chosen
             "groups": list(groups_to_share_with(user).values_list("name", flat=True)),
             "default_group": default.name if default is not None else "",
             "limits": {"files": MAX_FILES, "bytes": MAX_BYTES, "ignore": IGNORE_FILE}})

@@ -11,7 +11,9 @@ from nniweb.dashboard.trial_report import TrialReport
 from nniweb.dashboard.words import mean_with_error
 from nniweb.documents.trials import LONGEST_NOTE, note_of
 from nniweb.experiments.access.visibility import may_steer, visible_clusters, visible_trials
+from nniweb.experiments.actions.freezing import can_freeze
 from nniweb.experiments.downloads.export import flat
+from nniweb.experiments.models.trial import RESTS
 from nniweb.experiments.queries.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -26,12 +28,13 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
         raise Http404
     report = TrialReport(found, _number(request.GET.get("attempt")))
     experiment = found.experiment
-    sees_cluster = visible_clusters(user).filter(pk=experiment.cluster_id).exists()
+    cluster = report.attempt.runs_on if report.attempt is not None else experiment.cluster
+    sees_cluster = visible_clusters(user).filter(pk=cluster.pk).exists()
     #: Where a piece of advice leads; what is not here this person may not see.
     places = {
         EXPERIMENT: {"address": reverse("experiment", args=[experiment.public_id]), "words": "the experiment"},
         OUTPUT: {"address": "#stderr", "words": "stderr"},
-        **({CLUSTER: {"address": reverse("cluster", args=[experiment.cluster.public_id]), "words": "the cluster"}}
+        **({CLUSTER: {"address": reverse("cluster", args=[cluster.public_id]), "words": "the cluster"}}
            if sees_cluster else {}),
         **({NEW_EXPERIMENT: {"address": f"{reverse('new-experiment')}?from={experiment.public_id}",
                              "words": "a new experiment like it"}} if user.may_change else {}),
@@ -44,7 +47,8 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
         "proposal_mean": mean_with_error(found.proposal.mean, found.proposal.standard_error, found.proposal.value_count)
                          if found.proposal else "",
         "notes": note_of(found.pk), "longest_note": LONGEST_NOTE,
-        "may_steer": steers, "statuses": [status.value for status in TrialJobStatus],
+        "may_steer": steers, "may_freeze": can_freeze(experiment),
+        "is_at_rest": found.target in RESTS, "statuses": [status.value for status in TrialJobStatus],
         "advice": [(piece, places.get(piece["look_at"])) for piece in report.advice],
         "for_script": for_script({**report.for_script(), "places": places, "may_steer": steers,
                                   "search_space": experiment.search_space})})

@@ -11,11 +11,13 @@ from django.utils import timezone
 
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
+from nniweb.dashboard.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.checkpoints import checkpoints_of_trial
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
+from nniweb.experiments.lifecycle.reason_columns import from_document
 from nniweb.experiments.models import (
     Attempt,
     Checkpoint,
@@ -27,9 +29,11 @@ from nniweb.experiments.models import (
     TrialOutput,
     TrialParameters,
 )
+from nniweb.experiments.models.experiment_cluster import options_on
 from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.results.rank import rank_of
 from nniweb.experiments.retention.policy import removed_sentences
+from trainingservice.nodes.options import rank_rows
 from trialkeeper import contract
 
 #: Bytes of a stream that the page begins with; what is before can be downloaded.
@@ -74,10 +78,31 @@ class TrialReport:
         self.document: dict[str, Any] = dict(TrialSerializer(self._trial, context={"now": timezone.now()}).data)
         self._experiment = trial.experiment
         #: Everything that is known of each attempt, in order.
-        self.attempts = list(Attempt.objects.filter(trial=trial).select_related("resumed_from").order_by("number"))
+        self.attempts = list(Attempt.objects.filter(trial=trial).select_related("resumed_from", "cluster").order_by(
+            "number"))
+        for one in self.attempts:
+            one.trial = trial
         #: The one that is shown; None before the first.
         self.attempt = next((found for found in self.attempts if found.number == attempt),
                             self.attempts[-1] if self.attempts else None)
+
+    @property
+    def is_carried_on(self) -> bool:
+        """Whether an attempt went on from a checkpoint of the trial that this one continues."""
+        return any(attempt.resumed_from is not None and attempt.resumed_from.trial_id != self._trial.pk
+                   for attempt in self.attempts)
+
+    @property
+    def ranks(self) -> list[dict[str, Any]]:
+        """Of a trial with several nodes; [] of others, and before it was placed."""
+        return [] if self.attempt is None else rank_rows(self.attempt.platform_state)
+
+    @property
+    def placement(self) -> str:
+        """Of an experiment on several clusters, where the attempt that is shown runs and what the others said."""
+        if self.attempt is None or self.attempt.placement is None:
+            return ""
+        return f"Placed on {self.attempt.runs_on.name}. {from_document('', self.attempt.placement)}".rstrip()
 
     @property
     def is_earlier(self) -> bool:
@@ -96,7 +121,8 @@ class TrialReport:
     @cached_property
     def missing(self) -> dict[str, str]:
         """For output and readings why there are none: retention removed them, or nobody sends any; "" otherwise."""
-        sent = {} if not runs_without_keeper(self._experiment.cluster, self.attempt) else _NOT_SENT
+        cluster = self.attempt.runs_on if self.attempt is not None else self._experiment.cluster
+        sent = {} if not runs_without_keeper(cluster, self.attempt) else _NOT_SENT
         return {kind: self.removed[kind] or sent.get(kind, "") for kind in ("output", "readings")}
 
     @cached_property
@@ -206,6 +232,13 @@ class TrialReport:
             "machine": attempt.machine_name, "gpu_indices": attempt.gpu_indices, "started_at": attempt.started_at,
             "duration": attempt.duration, "ended": attempt.stage == Attempt.Stage.ENDED}
 
+    @property
+    def no_reading(self) -> str:
+        """What is said of the machine where there is no reading."""
+        run = self.run if self.is_earlier else None
+        return self.missing["readings"] or no_readings(run or {
+            **self.document, "ended": self.document["ended_at"] is not None})
+
     def for_script(self) -> dict[str, Any]:
         curve = evenly(self.curve, MOST_POINTS)
         return {
@@ -215,4 +248,6 @@ class TrialReport:
             "readings": self.readings, "run": self.run, "optimize_mode": self._experiment.optimize_mode,
             "advice": self.advice, "removed": self.removed, "missing": self.missing,
             "files": TrialFileSerializer(self.files, many=True).data,
+            "nodes": int(options_on(self._experiment, self.attempt.cluster_id if self.attempt else None).get("nodes")
+                         or 1),
         }

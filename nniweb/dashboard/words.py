@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django import template
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
@@ -21,12 +22,14 @@ register = template.Library()
 
 #: Significant digits of a number, and of one that is ranked among others.
 DIGITS, MOST_DIGITS = 4, 10
+#: Those of a standard error.
+DIGITS_OF_ERROR = 2
 #: Whole numbers below this are written in full.
 WHOLE_BELOW = 10_000_000
 #: Between the parts of a name.
 _MAY_BREAK = mark_safe("<wbr>")
 _OF_A_NUMBER = mark_safe(' class="number"')
-_BETWEEN_PARTS = re.compile(r"(?<=[/._:-])(?=[^/._:-])")
+_BETWEEN_PARTS = re.compile(r"(?<=[/._:…-])(?=[^/._:…-])|(?<=[a-z0-9])(?=[A-Z])")
 
 
 @register.filter
@@ -122,6 +125,20 @@ def instant(text: str | None) -> SafeString | str:
 
 
 @register.filter
+def briefly(at: datetime | str | None) -> SafeString | str:
+    """As ``moment``, about as long as the page's script writes it, where nothing shall move then: the clock for today,
+    the day without its year for earlier.
+    """
+    if not at:
+        return "–"
+    instant = datetime.fromisoformat(at) if isinstance(at, str) else at
+    now = timezone.now()
+    short = f"{instant:%H:%M:%S}" if instant.date() == now.date() else f"{instant:%b} {instant.day} {instant:%H:%M}"
+    return format_html('<time datetime="{}" title="{}">{} UTC</time>', instant.isoformat(),
+                       instant.isoformat(" ", "seconds"), short)
+
+
+@register.filter
 def ago(text: str | None) -> SafeString | str:
     """As ``instant``; the page's script says how long ago it was."""
     if not text:
@@ -189,7 +206,7 @@ def mean_with_error(value: float | None, error: float | None, count: int) -> str
     """``0.91 ± 0.02 (3)``; "–" for no value."""
     if value is None:
         return "–"
-    return f"{digits(value)}{'' if error is None else f' ± {digits(error)}'} ({count})"
+    return f"{digits(value)}{'' if error is None else f' ± {digits(error, DIGITS_OF_ERROR)}'} ({count})"
 
 
 @register.filter
@@ -216,6 +233,12 @@ def parameter(value: Any) -> str:
 
 
 @register.filter
+def as_in_a_file(value: Any) -> str:
+    """A default as a person writes it into a config file."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@register.filter
 def parameter_cell(parameters: Any, column: Any) -> SafeString:
     """The cell of a parameter's column. Of thousands of cells a template takes several times as long."""
     return format_html('<td{} data-parameter="{}">{}</td>', _OF_A_NUMBER if column.number else "", column.parameter,
@@ -224,7 +247,7 @@ def parameter_cell(parameters: Any, column: Any) -> SafeString:
 
 @register.filter
 def breaking(name: str) -> SafeString:
-    """A name that may break into lines behind the characters that part it. static/js/lib/names.js has the same."""
+    """A name that may break into lines behind what parts it and in camel case. static/js/lib/names.js has the same."""
     return format_html_join(_MAY_BREAK, "{}", ((part,) for part in _BETWEEN_PARTS.split(name)))
 
 

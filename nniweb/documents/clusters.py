@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -11,6 +12,7 @@ from nniweb.documents.own_group import OwnGroupField
 from nniweb.documents.reasons import reason_document
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
+from nniweb.experiments.clusters.machine_loads import recent_load
 from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
 from nniweb.http.fields import StrictSerializer
@@ -25,6 +27,15 @@ class GpuHolderSerializer(serializers.Serializer[Any]):
     experiment = serializers.CharField(allow_null=True)
 
 
+class MachineLoadSerializer(serializers.Serializer[Any]):
+    """Processors and memory of a machine, used by whatever runs there."""
+
+    cpu_used = serializers.FloatField(help_text="Processors that were busy, on average over the last seconds.")
+    cpu_total = serializers.FloatField(help_text="Processors of the machine.")
+    memory_used = serializers.IntegerField(help_text="Bytes that new programs could not have.")
+    memory_total = serializers.IntegerField(help_text="Bytes.")
+
+
 class MachineSerializer(serializers.Serializer[Any]):
     """A machine as the cluster's worker last saw it."""
 
@@ -37,7 +48,14 @@ class MachineSerializer(serializers.Serializer[Any]):
     reason = serializers.SerializerMethodField()
     agent_state = serializers.CharField()
     way_home = serializers.CharField(help_text="How trials there reach this server.")
+    load = serializers.SerializerMethodField(help_text=(
+        "How busy it is; null where it is not known, or was known more than three minutes ago only."))
     seen_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(MachineLoadSerializer(allow_null=True))
+    def get_load(self, machine: Machine) -> dict[str, Any] | None:
+        load = recent_load(machine, timezone.now())
+        return None if load is None else load.document()
 
     @extend_schema_field(ReasonSerializer(allow_null=True))
     def get_reason(self, machine: Machine) -> dict[str, Any] | None:

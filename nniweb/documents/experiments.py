@@ -13,9 +13,10 @@ from nniweb.documents.reasons import reason_document
 from nniweb.documents.retention_fields import DaysKeptSerializer, JobsField, RetentionField, RetentionSerializer
 from nniweb.documents.started_from import StartedFromSerializer, started_from
 from nniweb.documents.tuner_choice import TunerChoiceSerializer, choice_document
-from nniweb.experiments.config.document import LARGEST_COUNT, MOST
+from nniweb.experiments.config.document import LARGEST_COUNT, MOST, MOST_CLUSTERS, MOST_PRIORITY
 from nniweb.experiments.config.yaml_positions import LONGEST_TEXT
 from nniweb.experiments.launch.current_config import current_config
+from nniweb.experiments.launch.listed_clusters import clusters_now
 from nniweb.experiments.launch.stored_options import code_parts_of
 from nniweb.experiments.lifecycle.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.models import Experiment
@@ -115,6 +116,8 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
         "The metrics to optimize, the main one first; empty if the config names none."))
     replicates = serializers.IntegerField(help_text="Trials of a proposal that is run in full; 1 without replicates.")
     trial_concurrency = serializers.IntegerField()
+    priority = serializers.IntegerField(help_text=(
+        "Where a cluster has no room, trials of experiments with a higher priority go first."))
     max_trial_number = serializers.IntegerField(allow_null=True)
     max_duration = serializers.FloatField(allow_null=True, help_text="Seconds, as `elapsed` counts them.")
     max_trial_duration = serializers.FloatField(allow_null=True, help_text="Seconds of one trial.")
@@ -140,6 +143,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
             "platform": experiment.cluster.platform, "tags": experiment.tags, "archived": experiment.archived,
             "optimize_mode": experiment.optimize_mode, "objectives": experiment.objectives,
             "replicates": replicates_of_each(experiment), "trial_concurrency": experiment.trial_concurrency,
+            "priority": experiment.priority,
             "max_trial_number": experiment.max_trial_number, "max_duration": experiment.max_duration,
             "max_trial_duration": experiment.max_trial_duration,
             "code_git": None if git is None else CodeFromGitSerializer(git).data,
@@ -176,6 +180,9 @@ class ExperimentSerializer(ExperimentSummarySerializer):
     seed = serializers.IntegerField()
     trial_command = serializers.CharField()
     trial_gpu_number = serializers.IntegerField(allow_null=True)
+    clusters = serializers.ListField(child=serializers.DictField(), help_text=(
+        "Of an experiment on several clusters: the list as it is now, as `clusters` of a config file. Empty if it runs "
+        "on `cluster` alone."))
     code_folder = serializers.CharField(help_text="On the server; \"\" if trials get copies of code that was uploaded "
                                         "or fetched, or whose annotations are carried out.")
     code_folders = serializers.DictField(child=serializers.CharField(), help_text=(
@@ -206,7 +213,8 @@ class ExperimentSerializer(ExperimentSummarySerializer):
             "outcome_constraints": experiment.outcome_constraints, "tuner": experiment.tuner,
             "tuner_choice": choice_document(experiment), "assessor": experiment.assessor, "seed": experiment.seed,
             "trial_command": experiment.trial_command,
-            "trial_gpu_number": experiment.trial_gpu_number, "code_folder": experiment.code_folder,
+            "trial_gpu_number": experiment.trial_gpu_number, "clusters": clusters_now(experiment),
+            "code_folder": experiment.code_folder,
             "code_folders": {part.name: part.folder for part in code_parts_of(experiment)},
             "code_sha256": experiment.code.sha256 if experiment.code else None,
             "retention": {kind: experiment.retention.get(kind) for kind in KINDS},
@@ -235,9 +243,10 @@ NOT_IN_LISTS = ("description", "notes", "search_space", "constraints", "outcome_
 
 #: What ``summaries`` reads of an experiment.
 IN_LISTS = ("public_id", "name", "status", "target", "message", "reason", "reason_arguments", "owner", "group",
-            "cluster", "tags", "archived", "optimize_mode", "objectives", "replicates", "trial_concurrency",
-            "max_trial_number", "max_duration", "max_trial_duration", "code_git", "created_at", "started_at",
-            "ended_at", "changed_at", "revision", "running_seconds", "running_since", "deleted_at")
+            "cluster", "several_clusters", "tags", "archived", "optimize_mode", "objectives", "replicates",
+            "trial_concurrency", "priority", "max_trial_number", "max_duration", "max_trial_duration", "code_git",
+            "created_at", "started_at", "ended_at", "changed_at", "revision", "running_seconds", "running_since",
+            "deleted_at")
 
 
 def for_a_list(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
@@ -291,6 +300,11 @@ class ExperimentChangesSerializer(StrictSerializer):
     owner = serializers.CharField(max_length=150, required=False, help_text=(
         "User name of a new owner. Only the owner and administrators can hand an experiment over."))
     trial_concurrency = serializers.IntegerField(min_value=1, max_value=MOST, required=False)
+    clusters = serializers.ListField(child=serializers.DictField(), required=False, max_length=MOST_CLUSTERS,
+                                     help_text=(
+        "The whole list, as `clusters` of a config file. A cluster that is left out gets no new trials. An entry of a "
+        "cluster that the experiment has keeps trialOptions that it leaves out. []: the home cluster alone."))
+    priority = serializers.IntegerField(min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, required=False)
     max_trial_number = serializers.IntegerField(min_value=1, max_value=LARGEST_COUNT, allow_null=True, required=False)
     max_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")
     max_trial_duration = DurationField(allow_null=True, required=False, help_text="Seconds, or text such as \"90m\".")

@@ -21,8 +21,9 @@ class StartedFromSerializer(serializers.Serializer[Any]):
         "the parameter), unknown (this one does not), outside (the range), other_type, no_option."))
     compared = serializers.IntegerField(help_text="Results of this experiment that they were compared with.")
     correlation = serializers.FloatField(allow_null=True, help_text=(
-        "Kendall's rank correlation of those with what the earlier results predict; null for too few."))
-    weight = serializers.FloatField(help_text="0 (not used) to 1.")
+        "Kendall's rank correlation of those with what the earlier results predict; null for too few. With several "
+        "objectives the mean over those in which they agree, over all where they agree in none."))
+    weight = serializers.FloatField(help_text="0 (not used) to 1; with several objectives the mean over them.")
     message = serializers.CharField(help_text="How well they agree so far.")
     reason = ReasonSerializer()
 

@@ -24,7 +24,8 @@ ORDERS = {"sequence_id": "sequence_id", "final_value": "final_number", "latest":
           "status": "status", "source": "source", "message": "message", "front": "on_front", "mean": "proposal__mean",
           "standard_error": "proposal__standard_error", "proposal": "proposal__first_sequence_id"}
 #: Name of an order -> column of its last attempt.
-ORDERS_OF_ATTEMPTS = {"duration": "duration", "machine": "machine_name", "exit_code": "exit_code", "attempt": "number"}
+ORDERS_OF_ATTEMPTS = {"duration": "duration", "machine": "machine_name", "exit_code": "exit_code", "attempt": "number",
+                      "cluster": "cluster__name"}
 #: Name of an order -> column with a JSON list: in the order of its text.
 ORDERS_OF_LISTS = {"tags": "tags", "gpu": "gpu_indices"}
 #: Before a parameter's name.

@@ -31,7 +31,7 @@ from nniweb.http.times import time_text
 
 ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_code", "duration", "working_directory",
                    "url", "stage", "refresh_asked_at", "refreshed_at",
-                   "refresh_problem")
+                   "refresh_problem", "cluster__name")
 
 
 PROPOSAL_COLUMNS = ("first_sequence_id", "state", "begun", "wanted", "value_count", "failed_count", "mean",
@@ -47,14 +47,16 @@ LONGEST_NOTE = 20_000
 
 def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
     """What ``TrialSerializer`` needs, in four queries however many trials there are."""
-    return trials.select_related("experiment", "proposal").only(
+    return trials.select_related("experiment__cluster", "proposal", "continues").only(
         *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id",
+        "experiment__cluster__name", "continues__public_id", "continues__sequence_id",
         *(f"proposal__{column}" for column in PROPOSAL_COLUMNS)).prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(
             Q(index=0) | Q(value__isnull=False),
             Q(index__lt=MOST_SETS_SHOWN) | Q(index=F("trial__result_index"))), to_attr="shown_sets"),
         Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"),
-        Prefetch("attempts", Attempt.objects.only(*ATTEMPT_COLUMNS).order_by("number"), to_attr="attempts_in_order"))
+        Prefetch("attempts", Attempt.objects.select_related("cluster").only(*ATTEMPT_COLUMNS).order_by("number"),
+                 to_attr="attempts_in_order"))
 
 
 def last_attempt(trial: Trial) -> Attempt | None:
@@ -113,6 +115,13 @@ class ProposalSerializer(serializers.Serializer[Any]):
     standard_error = serializers.FloatField(allow_null=True, help_text="Of the mean; null with fewer than two values.")
 
 
+class ContinuedTrialSerializer(serializers.Serializer[Any]):
+    """The trial that another one continues."""
+
+    id = serializers.CharField()
+    sequence_id = serializers.IntegerField()
+
+
 class TrialSerializer(serializers.Serializer[Any]):
     """A trial. Needs ``with_details`` and the present time in the context as ``now``."""
 
@@ -121,7 +130,8 @@ class TrialSerializer(serializers.Serializer[Any]):
     sequence_id = serializers.IntegerField()
     status = serializers.ChoiceField(choices=TRIAL_STATUSES)
     target = serializers.ChoiceField(choices=TrialTarget.choices, help_text=(
-        "What people, the tuner or limits want the trial to do."))
+        "What people, the tuner or limits want the trial to do. FROZEN, HELD, PREEMPTED: to save a checkpoint, end, "
+        "and continue from there when it is thawed, when its experiment is resumed, when there is room."))
     source = serializers.ChoiceField(  # type: ignore[assignment]  # taken from the class before DRF's own name counts
         choices=TrialSource.choices, help_text="Who chose its parameters.")
     message = serializers.CharField(help_text="Why the trial waits or why it failed.")
@@ -134,6 +144,9 @@ class TrialSerializer(serializers.Serializer[Any]):
     parameter_sets = ParameterSetSerializer(many=True, help_text=(
         f"Where there are several, the first {MOST_SETS_SHOWN} and the best one; parameters/ has all."))
     proposal = ProposalSerializer(allow_null=True, help_text="null in experiments without replicates.")
+    continues = ContinuedTrialSerializer(allow_null=True, help_text=(
+        "The earlier trial with which this one goes on, from its latest checkpoint if there is one. Tuners decide it: "
+        "Hyperband, BOHB, ASHA and PBT. null for other trials."))
     final_value = serializers.CharField(allow_null=True, help_text="JSON text, as the trial reported it.")
     final_number = serializers.FloatField(allow_null=True, help_text="The number in final_value that the tuner uses.")
     latest_number = serializers.FloatField(allow_null=True, help_text="The latest intermediate result.")
@@ -145,6 +158,7 @@ class TrialSerializer(serializers.Serializer[Any]):
         "Whether its result satisfies the experiment's constraints on outcomes; null without a result or constraints."))
     intermediate_count = serializers.IntegerField()
     tags = serializers.ListField(child=serializers.CharField())
+    cluster = serializers.CharField(help_text="Where the latest attempt runs or ran; \"\" before the first.")
     machine = serializers.CharField()
     gpu_indices = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
@@ -174,13 +188,13 @@ class TrialSerializer(serializers.Serializer[Any]):
             "parameter_set_count": trial.parameter_set_count, "result_index": trial.result_index,
             "parameter_sets": [{"index": one.index, "parameters": one.value, "final_number": one.final_number}
                                for one in several],
-            "proposal": proposal_of(trial),
+            "proposal": proposal_of(trial), "continues": continued_by(trial),
             "final_value": trial.final_value, "final_number": trial.final_number,
             "latest_number": trial.latest_number,
             "metrics": {row.metric.name: {"final": row.final, "latest": row.latest} for row in numbers},
             "on_front": trial.on_front, "feasible": None if trial.final_value is None else trial.feasible,
             "intermediate_count": trial.intermediate_count, "tags": trial.tags,
-            "machine": attempt.machine_name if attempt else "",
+            "cluster": cluster_name(trial, attempt), "machine": attempt.machine_name if attempt else "",
             "gpu_indices": attempt.gpu_indices if attempt else None,
             "exit_code": attempt.exit_code if attempt else None, "attempt": attempt.number if attempt else 0,
             "url": attempt.url if attempt else "", "created_at": time_text(trial.created_at),
@@ -189,6 +203,13 @@ class TrialSerializer(serializers.Serializer[Any]):
             "removed": {kind: time_text(removed_at(trial, kind)) for kind in OF_TRIALS},
             "refresh": refresh_of(attempt),
             "revision": trial.revision}
+
+
+def cluster_name(trial: Trial, attempt: Attempt | None) -> str:
+    """Where the attempt runs or ran."""
+    if attempt is None:
+        return ""
+    return (attempt.cluster if attempt.cluster is not None else trial.experiment.cluster).name
 
 
 def proposal_of(trial: Trial) -> dict[str, Any] | None:
@@ -200,6 +221,12 @@ def proposal_of(trial: Trial) -> dict[str, Any] | None:
             "state": proposal.state, "begun": proposal.begun, "wanted": proposal.wanted,
             "value_count": proposal.value_count, "failed_count": proposal.failed_count, "mean": proposal.mean,
             "standard_error": proposal.standard_error}
+
+
+def continued_by(trial: Trial) -> dict[str, Any] | None:
+    """What ``ContinuedTrialSerializer`` says of the trial that this one continues."""
+    before = trial.continues
+    return None if before is None else {"id": before.public_id, "sequence_id": before.sequence_id}
 
 
 def refresh_of(attempt: Attempt | None) -> dict[str, Any]:

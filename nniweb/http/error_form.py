@@ -4,6 +4,7 @@ Errors of a config file also have ``line`` and ``column`` where they are known.
 """
 
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,27 @@ logger = logging.getLogger(__name__)
 
 DATABASE_AWAY = ("The database cannot be reached, or does not accept writes, at the moment. Stored data is safe, and "
                  "running trials continue. Try again in a few seconds.")
+
+
+#: What Django REST framework says of a value, and how the messages about config files say it, after the field's name.
+_SAID = [(re.compile(theirs), ours) for theirs, ours in (
+    (r"This field is required\.", "is required."),
+    (r"This field may not be null\.", "must not be null."),
+    (r"This (?:field|list|selection|dictionary) may not be (?:blank|empty)\.", "must not be empty."),
+    (r"Must be a valid boolean\.", "must be true or false."),
+    (r"Not a valid string\.", "must be text."),
+    (r"A valid (?:big)?integer is required\.", "must be a whole number."),
+    (r"A valid number is required\.", "must be a number."),
+    (r"String value too large\.", "has too many digits."),
+    (r"Ensure this value is greater than or equal to (.+)\.", r"must be at least \1."),
+    (r"Ensure this value is less than or equal to (.+)\.", r"must be at most \1."),
+    (r"Ensure this field has no more than (\d+) (characters|elements)\.", r"must have at most \1 \2."),
+    (r"Ensure this field has at least (\d+) (characters|elements)\.", r"must have at least \1 \2."),
+    (r"Null characters are not allowed\.", "contains U+0000, which is not allowed in text."),
+    (r"Value must be valid JSON\.", "must be JSON."),
+    (r"Expected a list of items but got type .*", "must be a list."),
+    (r"Expected a dictionary of items but got type .*|Invalid data\. Expected a dictionary, but got .*",
+     "must be an object of JSON."))]
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -118,4 +140,12 @@ def _items(detail: Any, field: str) -> Iterator[dict[str, Any]]:
             nested = isinstance(item, dict | list)
             yield from _items(item, f"{field}[{index}]" if nested else field)
     else:
-        yield _item(field, str(detail))
+        yield _item(field, _in_our_words(str(detail), field))
+
+
+def _in_our_words(sentence: str, field: str) -> str:
+    """A sentence of Django REST framework as those about config files are; others as they are."""
+    for theirs, ours in _SAID:
+        if (found := theirs.fullmatch(sentence)) is not None:
+            return found.expand(ours) if field else f"The body {found.expand(ours)}"
+    return sentence

@@ -1,10 +1,9 @@
 """Bodies of the keepers' requests, which are bounded while they arrive, and the answers to them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, Protocol
 
 import orjson
 from django.conf import settings
@@ -15,14 +14,27 @@ from nniweb.middleware.body_size import declared_length
 from trainingservice.receiver.report_reading import RefusedReport
 from trialkeeper import contract
 
-#: Bytes of a body that are written at once: a thread that is asked for each piece costs more than writing it.
-GATHERED_BYTES = 256 * 1024
+#: Bytes of a body that are written at once, at least and at most: a thread that is asked for each piece costs more than
+#: writing it. All bodies that arrive together hold MOST_GATHERED, unless each has the least.
+GATHERED_BYTES = (128 * 1024, 1024 * 1024)
+MOST_GATHERED = 16 * 1024 * 1024
+
+#: Bodies that ``write_body`` writes now. Of the event loop's thread.
+_arriving = 0
 
 
 def length_of(headers: dict[bytes, str]) -> int | None:
     """What Content-Length says, None where there is none."""
     value = headers.get(b"content-length")
     return None if value is None else declared_length([(b"content-length", value.encode("latin-1"))])
+
+
+class WrittenBody(Protocol):
+    """Where a body is written to, by one thread at a time."""
+
+    def write(self, pieces: Sequence[bytes]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class SenderGone(Exception):
@@ -35,31 +47,41 @@ async def body_of(receive: ASGIReceiveCallable, limit: int, length: int | None, 
     return b"".join([piece async for piece in _pieces(receive, limit, length, may_send, None)])
 
 
-async def spooled_body(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None],
-                       threads: Executor) -> IO[bytes]:
-    """The body in a file without a name, at its beginning; whoever gets it closes it. A little is kept in memory alone.
+async def write_body(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None],
+                     threads: Executor, body: WrittenBody) -> None:
+    """Write the body while it arrives: the next piece is received while the one before is written.
 
-    So any number of slow senders holds next to no memory. ``may_send`` as with ``body_of``; it is asked in one of
-    ``threads``, which write, too. Raises RefusedReport, SenderGone, OSError where the disk is full.
+    So any number of slow senders holds little memory and no thread. ``may_send`` as with ``body_of``; it is asked in
+    one of ``threads``, which write, too. Raises RefusedReport, SenderGone, OSError where the disk is full; ``body`` is
+    closed then.
     """
-    loop = asyncio.get_running_loop()
+    global _arriving
     gathered: list[bytes] = []
     waiting = 0
-    body: Any = SpooledTemporaryFile(ANYBODYS_BYTES, dir=str(settings.DATA_FOLDER))  # noqa: SIM115  who gets it closes it
+    writing: Future[None] | None = None
+    _arriving += 1
     try:
         async for piece in _pieces(receive, limit, length, may_send, threads):
             gathered.append(piece)
             waiting += len(piece)
-            if waiting >= GATHERED_BYTES:
-                content, gathered, waiting = b"".join(gathered), [], 0
-                await loop.run_in_executor(threads, body.write, content)
-        await loop.run_in_executor(threads, body.write, b"".join(gathered))
-        body.seek(0)
-        whole: IO[bytes] = body
-        return whole
+            if waiting >= min(max(GATHERED_BYTES[0], MOST_GATHERED // _arriving), GATHERED_BYTES[1]):
+                if writing is not None:
+                    await asyncio.wrap_future(writing)
+                writing = threads.submit(body.write, gathered)
+                gathered, waiting = [], 0
+        if writing is not None:
+            await asyncio.wrap_future(writing)
+        if gathered:
+            writing = threads.submit(body.write, gathered)
+            await asyncio.wrap_future(writing)
     except BaseException:
-        body.close()
+        if writing is None:
+            body.close()
+        else:  # not while a thread writes to it: its descriptor could be another file's by then
+            writing.add_done_callback(lambda _: body.close())
         raise
+    finally:
+        _arriving -= 1
 
 
 async def _pieces(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None],

@@ -12,22 +12,25 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
 
-from nniweb.experiments.checkpoints.chunk_files import pieces_of
+from nniweb.experiments.checkpoints.chunk_files import incoming_file, pieces_of
+from nniweb.experiments.checkpoints.incoming_file import IncomingFile
 from nniweb.http.asgi import ASGIReceiveCallable, ASGISendCallable
 from nniweb.keeperapi import checkpoint_work, job_files
-from nniweb.keeperapi.bodies import length_of, send_document, spooled_body
+from nniweb.keeperapi.bodies import length_of, send_document, write_body
 from trainingservice.receiver.checkpoint_manifests import MAX_QUESTION_BYTES
 from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
 
-#: Each holds one chunk, or one manifest, in memory at most.
-THREADS = 3
+#: Each holds one manifest in memory at most. They wait for the disk most of the time, each with a chunk of its own.
+THREADS = 4
+#: Write what arrives, and are not held up by those who wait for the disk.
+WRITERS = 2
 #: Seconds after which a keeper comes again when the disk is full.
 RETRY_AFTER = 30
 
@@ -39,6 +42,7 @@ class CheckpointCalls:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "checkpoints")
+        self._writers = ThreadPoolExecutor(WRITERS, "checkpoints-arrive")
 
     async def missing(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                       receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
@@ -66,13 +70,15 @@ class CheckpointCalls:
         await self._send_file(send, *found, b"application/json")
 
     async def _body(self, job_name: str, token_hash: str, headers: dict[bytes, str], receive: ASGIReceiveCallable,
-                    limit: int) -> IO[bytes]:
+                    limit: int) -> IncomingFile:
         refuse_by_length(headers.get(b"content-length"), limit)
         try:
-            return await spooled_body(receive, limit, length_of(headers),
-                                      partial(job_files.may_start, job_name, token_hash), self._threads)
+            body = incoming_file()
+            await write_body(receive, limit, length_of(headers), partial(job_files.may_start, job_name, token_hash),
+                             self._writers, body)
         except OSError:
             raise _full() from None
+        return body
 
     async def _answer(self, send: ASGISendCallable, work: Callable[..., dict[str, Any]], *arguments: Any) -> None:
         more = await self._work(work, *arguments)

@@ -8,25 +8,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 from django.db import close_old_connections
 from django.utils import timezone
 
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
 from nniweb.experiments.checkpoints.chunk_files import DamagedFile, check_file, chunk_path, manifest_path
+from nniweb.experiments.checkpoints.incoming_file import IncomingFile
 from nniweb.experiments.checkpoints.stored_checkpoints import (
     add_checkpoint,
     chunk_was_lost,
     counting,
     has_chunk,
     keep_chunk,
+    may_have_chunk,
     missing_chunks,
+    trials_to_take_from,
     wrong_sizes,
 )
 from nniweb.experiments.models import Attempt, Experiment
 from nniweb.experiments.quotas.checkpoint_quota import why_no_checkpoints_more
-from nniweb.keeperapi.job_files import attempt_of
+from nniweb.keeperapi.job_files import saving_attempt
 from trainingservice.receiver import checkpoint_manifests
 from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.words.byte_size import byte_size
@@ -38,59 +41,60 @@ logger = logging.getLogger(__name__)
 ERROR_DAMAGED = "damaged"
 
 
-def missing(job_name: str, token_hash: str, body: IO[bytes]) -> dict[str, Any]:
+def missing(job_name: str, token_hash: str, body: IncomingFile) -> dict[str, Any]:
     """Which of the chunks that it names the experiment does not have."""
     with _attempt(job_name, token_hash, body) as attempt:
-        hashes = checkpoint_manifests.read_question(body.read())
+        hashes = checkpoint_manifests.read_question(body.content())
         return {"missing": missing_chunks(_that_keeps(attempt), hashes, timezone.now())}
 
 
-def put_chunk(job_name: str, token_hash: str, sha256: str, body: IO[bytes]) -> dict[str, Any]:
+def put_chunk(job_name: str, token_hash: str, sha256: str, body: IncomingFile) -> dict[str, Any]:
     """Store a chunk, once."""
     with _attempt(job_name, token_hash, body) as attempt:
         experiment = _that_keeps(attempt)
-        content = body.read()
-        checkpoint_manifests.check_chunk(content, sha256)
-        if not has_chunk(experiment, sha256) and (why_not := why_no_checkpoints_more(experiment, len(content))):
+        checkpoint_manifests.check_hash(body.size, body.sha256, sha256)
+        if not has_chunk(experiment, sha256) and (why_not := why_no_checkpoints_more(experiment, body.size)):
             raise RefusedReport(413, contract.ERROR_TOO_LARGE, why_not)
-        keep_chunk(experiment, sha256, content, timezone.now())
+        keep_chunk(experiment, sha256, body, timezone.now())
         return {}
 
 
-def put_manifest(job_name: str, token_hash: str, checkpoint_id: str, body: IO[bytes]) -> dict[str, Any]:
+def put_manifest(job_name: str, token_hash: str, checkpoint_id: str, body: IncomingFile) -> dict[str, Any]:
     """Store what a checkpoint consists of. It counts when its journal entry is committed."""
     with _attempt(job_name, token_hash, body) as attempt:
         experiment = _that_keeps(attempt)
         now = timezone.now()
-        content = body.read()
-        manifest = checkpoint_manifests.read_manifest(content, checkpoint_id)
+        manifest = checkpoint_manifests.read_manifest(body.content(), checkpoint_id)
         _refuse_by_size(experiment, manifest.size)
         if absent := missing_chunks(experiment, list(manifest.chunks), now):
             raise checkpoint_manifests.missing_chunks(absent)
         if wrong_sizes(experiment, manifest.chunks):
             raise RefusedReport(400, contract.ERROR_UNREADABLE, "The manifest gives a chunk a size that it has not.")
         if absent := add_checkpoint(
-                attempt, checkpoint_id, content, name=manifest.name, size=manifest.size,
+                attempt, checkpoint_id, body, name=manifest.name, size=manifest.size,
                 file_count=len(manifest.files), chunks=list(manifest.chunks), now=now):
             raise checkpoint_manifests.missing_chunks(absent)
         return {}
 
 
 def manifest_to_send(job_name: str, token_hash: str, checkpoint_id: str) -> tuple[str, int]:
-    """Path in the storage and bytes of the manifest of a checkpoint that counts, of the same trial."""
+    """Path in the storage and bytes of the manifest of a checkpoint that counts, of the same trial or of one that it
+    continues.
+    """
     with _attempt(job_name, token_hash) as attempt:
-        if not counting(attempt.trial_id).filter(manifest=checkpoint_id).exists():
+        if not any(counting(trial).filter(manifest=checkpoint_id).exists()
+                   for trial in trials_to_take_from(attempt.trial)):
             raise _unknown("The trial has no such checkpoint.")
         path = manifest_path(attempt.trial.experiment.public_id, checkpoint_id)
         return path, _checked(path, checkpoint_id, f"the manifest {checkpoint_id}")
 
 
 def chunk_to_send(job_name: str, token_hash: str, sha256: str) -> tuple[str, int]:
-    """Path in the storage and bytes of a chunk of the experiment."""
+    """Path in the storage and bytes of a chunk of such a checkpoint."""
     with _attempt(job_name, token_hash) as attempt:
         experiment = attempt.trial.experiment
-        if not has_chunk(experiment, sha256):
-            raise _unknown("The experiment has no such chunk.")
+        if not may_have_chunk(attempt.trial, sha256):
+            raise _unknown("The trial has no checkpoint with such a chunk.")
         path = chunk_path(experiment.public_id, sha256)
         try:
             return path, _checked(path, sha256, f"the chunk {sha256}")
@@ -100,9 +104,9 @@ def chunk_to_send(job_name: str, token_hash: str, sha256: str) -> tuple[str, int
 
 
 @contextmanager
-def _attempt(job_name: str, token_hash: str, body: IO[bytes] | None = None) -> Iterator[Attempt]:
+def _attempt(job_name: str, token_hash: str, body: IncomingFile | None = None) -> Iterator[Attempt]:
     try:
-        attempt = attempt_of(job_name, token_hash)
+        attempt = saving_attempt(job_name, token_hash)
         if attempt.stage == Attempt.Stage.ENDED:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
         yield attempt

@@ -15,7 +15,8 @@ from nniweb.experiments.downloads.kept_files import hash_of_content
 from nniweb.experiments.ingest.one_report import authenticate
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
-from nniweb.experiments.models import Attempt, TrialFile
+from nniweb.experiments.models import Attempt, Experiment, Trial, TrialFile
+from nniweb.experiments.sql.selected_rows import select
 from trainingservice.platforms import load_platform
 from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.trial_job import KeeperAccess, job_document
@@ -34,7 +35,7 @@ def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
         if attempt.stage == Attempt.Stage.ENDED:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
         experiment = attempt.trial.experiment
-        service = load_platform(experiment.cluster.platform)
+        service = load_platform(attempt.runs_on.platform)
         first = first_parameters([attempt.trial_id]).get(attempt.trial_id)
         form = application_form(attempt, first, service, KeeperAccess(urls=(), token=""))
         code: contract.CodeDocument | None = None
@@ -114,15 +115,30 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
 def _opened(job_name: str, token_hash: str) -> Attempt:
     """The attempt that the token opens: what tells so, and no more. Asked before each large body. Raises RefusedReport.
     """
-    attempt = Attempt.objects.only("token_hashes", "end_received_at", "stage").filter(job_name=job_name).first()
-    return _authenticated(attempt, token_hash)
+    return _authenticated(_of_job(("id", "token_hashes", "end_received_at", "stage"), job_name), token_hash)
+
+
+def saving_attempt(job_name: str, token_hash: str) -> Attempt:
+    """The attempt that the token opens, with what calls about checkpoints need to know of it, of its trial and of its
+    experiment: a gigabyte has a hundred of them. Raises RefusedReport.
+    """
+    attempt = _authenticated(_of_job(("id", "job_name", "number", "journal_id", "token_hashes", "end_received_at",
+                                      "stage", "trial"), job_name), token_hash)
+    [attempt.trial] = select(Trial, ("id", "experiment"), "WHERE id = %s", [attempt.trial_id])
+    [attempt.trial.experiment] = select(Experiment, ("id", "public_id", "config", "owner", "group"), "WHERE id = %s",
+                                        [attempt.trial.experiment_id])
+    return attempt
 
 
 def attempt_of(job_name: str, token_hash: str) -> Attempt:
     """The attempt that the token opens, with its trial and experiment. Raises RefusedReport."""
-    attempt = Attempt.objects.select_related("trial__experiment__cluster", "trial__experiment__code").filter(
-        job_name=job_name).first()
+    attempt = Attempt.objects.select_related(
+        "cluster", "trial__experiment__cluster", "trial__experiment__code").filter(job_name=job_name).first()
     return _authenticated(attempt, token_hash)
+
+
+def _of_job(names: tuple[str, ...], job_name: str) -> Attempt | None:
+    return next(iter(select(Attempt, names, "WHERE job_name = %s", [job_name])), None)
 
 
 def _authenticated(attempt: Attempt | None, token_hash: str) -> Attempt:

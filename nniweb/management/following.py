@@ -90,10 +90,6 @@ def front_documents(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def trial_document(public_id: str | None) -> dict[str, Any] | None:
-    """Of a trial's document what is shown of the best one."""
-    trial = Trial.objects.filter(public_id=public_id).first() if public_id else None
-    if trial is None:
-        return None
-    of_result = trial.parameter_sets.filter(index=trial.result_index).first()
-    return {"id": trial.public_id, "sequence_id": trial.sequence_id, "final_value": trial.final_value,
-            "parameters": of_result.value if of_result else None}
+    """A trial as REST shows it; None where there is none of this id."""
+    trial = with_details(Trial.objects.filter(public_id=public_id)).first() if public_id else None
+    return None if trial is None else dict(TrialSerializer(trial, context={"now": timezone.now()}).data)

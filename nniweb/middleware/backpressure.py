@@ -22,10 +22,11 @@ def with_backpressure(send: ASGISendCallable) -> ASGISendCallable:
     async def patient(message: ASGIEvent) -> None:
         nonlocal tap
         is_piece = message["type"] == "http.response.body"
-        if is_piece and message.get("more_body") and tap is None:
+        is_connected = request.channel is not None  # Twisted forgets it when the reader hangs up
+        if is_connected and is_piece and message.get("more_body") and tap is None:
             tap = _Tap()
             request.registerProducer(tap, True)
-        elif is_piece and not message.get("more_body") and tap is not None:
+        elif is_connected and is_piece and not message.get("more_body") and tap is not None:
             request.unregisterProducer()
         await send(message)
         if tap is not None and is_piece and message.get("more_body"):

@@ -5,6 +5,7 @@ have the same folders: ``templates``, ``static``, ``node_modules``, ``examples``
 """
 
 import os
+import sys
 from pathlib import Path
 
 import nniweb
@@ -16,10 +17,24 @@ _BUNDLED = _PACKAGE / "bundled"
 IS_INSTALLED = _BUNDLED.is_dir()
 #: The folder that holds ``templates``, ``static`` and the others.
 FOLDER = _BUNDLED if IS_INSTALLED else _PACKAGE.parent
-#: What a person types before the name of a command.
-COMMAND = "nniweb" if IS_INSTALLED else "python manage.py"
+#: The environment that ``make run`` makes in a checkout.
+_ENVIRONMENT = FOLDER / ".venv"
+#: What a person types before the name of a command, in the folder of a checkout, after ``make run``.
+IN_CHECKOUT = ".venv/bin/python manage.py"
+
+
+def _command() -> str:
+    """Other Pythons than that of ``make run`` are those of containers and of environments that a person activates."""
+    if IS_INSTALLED:
+        return "nniweb"
+    is_of_make_run = _ENVIRONMENT.is_dir() and _ENVIRONMENT.resolve() == Path(sys.prefix).resolve()
+    return IN_CHECKOUT if is_of_make_run else "python manage.py"
+
+
+#: What a person types before the name of a command, with the Python that runs this.
+COMMAND = _command()
 #: What a person types to start the server, for a sentence.
-START = f"{COMMAND} serve" if IS_INSTALLED else "make run, or python manage.py serve"
+START = f"{COMMAND} serve" if IS_INSTALLED else f"make run, or {COMMAND} serve"
 
 
 def default_data_folder() -> Path:

@@ -49,7 +49,7 @@ class TrialCopy:
         """Bring what is new, at most until ``most`` bytes are here. What goes wrong is ``problem``."""
         found = Trial.objects.filter(public_id=self._trial).first()
         attempt = Attempt.objects.filter(trial__public_id=self._trial).select_related(
-            "trial__experiment__cluster", "trial__experiment__code").order_by("-number").first()
+            "cluster", "trial__experiment__cluster", "trial__experiment__code").order_by("-number").first()
         if found is None or attempt is None:
             self.problem = "has not started yet"
             return

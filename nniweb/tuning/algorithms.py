@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from nniweb.tuning.class_args import (
+    AshaArgs,
     AutoArgs,
     BatchArgs,
     BohbArgs,
@@ -55,6 +56,7 @@ class Algorithm:
     ``default_optimize_mode`` None: the direction means nothing to it. ``takes_a_list``: the space is a list of
     parameter sets. ``needs``: modules of packages that are not always installed (requirements/tuners.txt has them).
     ``shares_checkpoints``: trials go on from each other's, in the folder of the argument ``all_checkpoint_dir``.
+    ``continues_trials``: it proposes trials that go on with earlier ones (``Tuner.continues``).
     ``takes_results``: results that it did not propose itself mean something to it. ``several_objectives``: it can
     search by more than one; its module then has ``build_for_objectives``, unless results mean nothing to it.
     ``takes_replicates``: a proposal may be run several times and the mean of the results told.
@@ -71,6 +73,7 @@ class Algorithm:
     takes_a_list: bool = False
     needs: tuple[str, ...] = ()
     shares_checkpoints: bool = False
+    continues_trials: bool = False
     takes_results: bool = True
     several_objectives: bool = False
     takes_replicates: bool = True
@@ -101,12 +104,14 @@ TUNERS = (
     Algorithm("Metis", "nniweb.tuning.tuners.metis", MetisArgs, "maximize", aliases=("MetisTuner",), needs=_SKLEARN,
               multi_phase=True),
     Algorithm("DNGO", "nniweb.tuning.tuners.dngo", DngoArgs, "maximize", aliases=("DNGOTuner",), needs=_SKLEARN),
-    Algorithm("Hyperband", "nniweb.tuning.tuners.hyperband", HyperbandArgs, "maximize", takes_results=False,
-              takes_replicates=False, multi_phase=True),
-    Algorithm("BOHB", "nniweb.tuning.tuners.bohb", BohbArgs, "maximize", takes_replicates=False,
+    Algorithm("Hyperband", "nniweb.tuning.tuners.hyperband", HyperbandArgs, "maximize", continues_trials=True,
+              takes_results=False, takes_replicates=False, multi_phase=True),
+    Algorithm("BOHB", "nniweb.tuning.tuners.bohb", BohbArgs, "maximize", continues_trials=True, takes_replicates=False,
               multi_phase=True),
+    Algorithm("ASHA", "nniweb.tuning.tuners.asha", AshaArgs, "maximize", continues_trials=True, takes_results=False,
+              takes_replicates=False),
     Algorithm("PBT", "nniweb.tuning.tuners.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
-              shares_checkpoints=True, takes_results=False, takes_replicates=False),
+              shares_checkpoints=True, continues_trials=True, takes_results=False, takes_replicates=False),
 )
 ASSESSORS = (
     Algorithm("Medianstop", "nniweb.tuning.assessors.medianstop", MedianstopArgs, "maximize"),

@@ -30,9 +30,9 @@ class ClassArgs(BaseModel):
 
 
 class RandomArgs(ClassArgs):
-    """``seed`` None: the experiment's seed."""
+    """``seed`` None: the experiment's seed. The largest one is what a column of the database can hold."""
 
-    seed: Annotated[int | None, Field(ge=0)] = None
+    seed: Annotated[int | None, Field(ge=0, le=2**63 - 1)] = None
 
 
 class AutoArgs(RandomArgs):
@@ -207,6 +207,19 @@ class HyperbandArgs(ClassArgs):
     exec_mode: Literal["serial", "parallelism"] = "parallelism"
 
 
+class AshaArgs(ClassArgs):
+    """The budgets lie between ``min_budget`` and ``max_budget``; ``eta``: of so many one goes on."""
+
+    min_budget: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    max_budget: Annotated[int, Field(ge=1, le=1_000_000)] = 81
+    eta: Annotated[int, Field(ge=2)] = 3
+
+    @model_validator(mode="after")
+    def _budgets_are_in_order(self) -> "AshaArgs":
+        _must_be_in_order(self.min_budget, self.max_budget)
+        return self
+
+
 class BohbArgs(ClassArgs):
     """The budgets lie between ``min_budget`` and ``max_budget``. ``bandwidth_factor`` and ``min_bandwidth`` are
     accepted and without effect: Optuna's estimator chooses its own widths. So is ``config_space`` (a file of the
@@ -226,14 +239,18 @@ class BohbArgs(ClassArgs):
 
     @model_validator(mode="after")
     def _budgets_are_in_order(self) -> "BohbArgs":
-        if self.max_budget < self.min_budget:
-            raise ValueError(f"max_budget ({self.max_budget}) must not be less than min_budget ({self.min_budget})")
+        _must_be_in_order(self.min_budget, self.max_budget)
         return self
 
 
+def _must_be_in_order(min_budget: int, max_budget: int) -> None:
+    if max_budget < min_budget:
+        raise ValueError(f"max_budget ({max_budget}) must not be less than min_budget ({min_budget})")
+
+
 class PbtArgs(ClassArgs):
-    """``all_checkpoint_dir``: the folder for checkpoints, on storage that all trials share. NNI's code says
-    ``factor``, its validator ``factors``: both are taken.
+    """``all_checkpoint_dir``: the folder for checkpoints, on storage that all trials share. Without it keepers carry
+    them from trial to trial. NNI's code says ``factor``, its validator ``factors``: both are taken.
     """
 
     all_checkpoint_dir: str | None = None

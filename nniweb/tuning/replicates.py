@@ -5,6 +5,7 @@ Pure functions of numbers, for the worker and for benchmarks.
 
 import hashlib
 import math
+import statistics
 from collections.abc import Sequence
 
 
@@ -19,9 +20,9 @@ def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]
     if not values:
         return None, None
     count = len(values)
-    mean = math.fsum(value / count for value in values)  # divided first: 1e308 twice overflows
-    if not math.isfinite(mean):
+    if not all(map(math.isfinite, values)):
         return None, None
+    mean = float(statistics.mean(values))  # as fractions: the sum of the greatest numbers overflows
     if count < 2:
         return mean, None
     deviation = math.hypot(*(value - mean for value in values))

@@ -15,6 +15,8 @@ from nniweb.web_server.request import Request
 
 #: Seconds that a client may take to read the last of an answer.
 READ_SECONDS = 600.0
+#: Bytes that are read at once of a connection with large bodies: each read costs the loop as much as a small request.
+READ_BYTES = 256 * 1024
 
 
 class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
@@ -71,6 +73,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
         request.awaits_continue = expected and self._version == b"HTTP/1.1"
         self.due = time.monotonic() + self._allowances.body_seconds
         if self.length is not None and self.length > ANYBODYS_BYTES:
+            self.transport.bufferSize = READ_BYTES
             self.begin_early(request)
         else:
             self.may_continue(request)

@@ -24,7 +24,7 @@ from nniweb.experiments.access.sessions import forget_sessions
 from nniweb.experiments.clusters.lease import RENEW_SECONDS, Lease, LeaseLost
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.launch.code_archives import remove_unused
-from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
+from nniweb.experiments.models import Cluster, Experiment, ExperimentCluster, Trial, Worker
 from nniweb.experiments.models.experiment import UNFINISHED_EXPERIMENTS
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql import database_health
@@ -86,8 +86,8 @@ class Supervisor:
         self._free_since: dict[int, float] = {}
         #: Driven cluster -> monotonic time since which it has had nothing to do.
         self._idle_since: dict[int, float] = {}
-        #: Experiment -> its cluster (primary keys); an experiment stays where it is.
-        self._cluster_of: dict[int, int] = {}
+        #: Experiment -> its clusters (primary keys), as they were when it rang first since they were forgotten.
+        self._clusters_of: dict[int, set[int]] = {}
         #: Experiments that led to a look since the last one that was due: a second would find nothing else.
         self._looked_for: set[int] = set()
         #: Whether this worker's row is there; written again by ``run`` where it is not.
@@ -172,12 +172,20 @@ class Supervisor:
 
     def _all_driven(self, rung: set[int]) -> bool:
         """Whether the clusters of these experiments are all driven by this worker already."""
-        if unknown := rung - self._cluster_of.keys():
-            if len(self._cluster_of) > MOST_REMEMBERED:
-                self._cluster_of.clear()
-            self._cluster_of.update(Experiment.objects.filter(pk__in=unknown).values_list("pk", "cluster_id"))
+        if unknown := rung - self._clusters_of.keys():
+            if len(self._clusters_of) > MOST_REMEMBERED:
+                self._clusters_of.clear()
+            several = []
+            for pk, cluster, has_several in Experiment.objects.filter(pk__in=unknown).values_list(
+                    "pk", "cluster_id", "several_clusters"):
+                self._clusters_of[pk] = {cluster}
+                several += [pk] * has_several
+            if several:
+                for pk, cluster in ExperimentCluster.objects.filter(experiment__in=several).values_list(
+                        "experiment", "cluster"):
+                    self._clusters_of[pk].add(cluster)
             give_connection_back()
-        return all(self._cluster_of.get(pk) in self._runners for pk in rung)
+        return all(pk in self._clusters_of and self._clusters_of[pk] <= self._runners.keys() for pk in rung)
 
     def stop(self) -> None:
         """Have ``run`` end, also where it waits for work. For any thread; returns at once."""
@@ -353,4 +361,9 @@ def _busy_clusters() -> QuerySet[Cluster]:
     unfinished_trials = Trial.objects.unfinished().filter(experiment=OuterRef("pk"))
     return Cluster.objects.filter(Exists(Experiment.objects.filter(cluster=OuterRef("pk")).filter(
         Q(status__in=UNFINISHED_EXPERIMENTS) | Q(deleted_at__isnull=False) | Q(jobs_due_at__lte=timezone.now())
-        | Q(tuner_exit_tries__isnull=False) | Exists(unfinished_trials))))
+        | Q(tuner_exit_tries__isnull=False) | Exists(unfinished_trials)))
+        | Exists(ExperimentCluster.objects.filter(cluster=OuterRef("pk")).filter(
+            Q(experiment__status__in=UNFINISHED_EXPERIMENTS, experiment__deleted_at=None)
+            | Q(experiment__deleted_at__isnull=False, used_at__isnull=False, cleaned_at=None)
+            | Q(jobs_due_at__lte=timezone.now())
+            | Exists(Trial.objects.unfinished().filter(experiment=OuterRef("experiment"))))))

@@ -31,13 +31,14 @@ def running_server(make_server: Callable[..., RunningServer]) -> RunningServer:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own of 16 MiB, which a test can fill. Root only."""
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own of 16 MiB (or of the fixture's parameter), which a test can fill. Root only."""
     if os.geteuid() != 0:
         pytest.skip("needs root: machines of their own, other users, small disks")
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(disk)], check=True)
+    size = f"size={getattr(request, 'param', 16)}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(disk)], check=True)
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 

@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 import requests
 
-from tests.end_to_end import prepared_installation
+from tests.end_to_end import forked_programs, prepared_installation
 from trainingservice.testing.processes import RunningProcess, end_processes, processes_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,14 +56,16 @@ class RunningServer:
     def __init__(self, data_folder: Path, env: Mapping[str, str] | None = None, *, starts_empty: bool = False) -> None:
         """``env`` is added to (and wins over) what the server gets; NNIWEB_* of this process are not handed on.
 
-        ``starts_empty``: its first start finds no database, as a newcomer's; elsewhere one that was made before.
+        ``starts_empty``: its first start finds no database, as a newcomer's; elsewhere one that was made before. Such
+        a server is also a new process of the interpreter; others are forked (forked_programs.py).
         """
         hear_ctrl_c()
         self.data_folder = data_folder
         self.port = free_port()
         self._env = dict(env or {})
+        self._starts_empty = starts_empty
         self._is_prepared = starts_empty or "NNIWEB_DATABASE_URL" in self._env
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | forked_programs.ForkedProgram | None = None
         self._session = requests.Session()
         self._session.trust_env = False  # loopback needs no proxy
         data_folder.parent.mkdir(parents=True, exist_ok=True)
@@ -106,11 +108,17 @@ class RunningServer:
         """
         assert not self.is_alive, "it runs already"
         self._prepare()
+        command = [*self.command(program), *options]
+        environment = {**self.environment, **(env or {})}
         with open(self.log_file, "ab") as log:
             # a session of its own: Ctrl-C in the test's terminal is the test's business
-            self._process = subprocess.Popen([*self.command(program), *options], cwd=self.working_directory,
-                                             env={**self.environment, **(env or {})}, stdin=subprocess.DEVNULL,
-                                             stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            if self._is_forked(command, environment):
+                self._process = forked_programs.start(command[1:], cwd=self.working_directory, env=environment,
+                                                      stdout=log.fileno(), stderr=log.fileno())
+            else:
+                self._process = subprocess.Popen(command, cwd=self.working_directory, env=environment,
+                                                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                                 start_new_session=True)
         if wait:
             self.wait_until(self._is_up, START_PATIENCE, "the server answers")
         return self
@@ -124,6 +132,10 @@ class RunningServer:
     def command(self, program: Sequence[str]) -> list[str]:
         """What is started; processes of other kinds are subclasses."""
         return [sys.executable, *program, "serve"]
+
+    def _is_forked(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
+        return (not self._starts_empty and command[0] == sys.executable and Path(command[1]).name == "manage.py"
+                and self.working_directory == ROOT and forked_programs.can_start(environment))
 
     def wait_for_end(self, patience: float = PATIENCE) -> int:
         """Wait until the server ends by itself (a test made it die); returns its exit status."""
@@ -176,7 +188,10 @@ class RunningServer:
 
     def processes(self) -> list[RunningProcess]:
         """Everything that runs for this installation: the server, the machine's agent, keepers, trials."""
-        return processes_of([str(self.data_folder)])
+        found = processes_of([str(self.data_folder)])
+        if self.is_alive and self.pid not in {process.pid for process in found}:  # a forked one has its parent's name
+            found.append(RunningProcess(self.pid, " ".join(self.command(("manage.py",)))))
+        return found
 
     def close(self) -> None:
         """End the server and all it left running (keepers and trials outlive a server, on purpose)."""
@@ -195,10 +210,13 @@ class RunningServer:
     def manage(self, *arguments: str, check: bool = True, env: Mapping[str, str] | None = None
                ) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py`` with these arguments, and these variables more, in the same installation."""
-        done = subprocess.run([*self.program, *arguments], cwd=self.working_directory,
-                              env={**self.environment, **(env or {})},
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_PATIENCE,
-                              check=False)
+        command, environment = [*self.program, *arguments], {**self.environment, **(env or {})}
+        if self._is_forked(command, environment):
+            done = forked_programs.run(command[1:], cwd=self.working_directory, env=environment,
+                                       timeout=COMMAND_PATIENCE)
+        else:
+            done = subprocess.run(command, cwd=self.working_directory, env=environment, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=COMMAND_PATIENCE, check=False)
         assert not check or done.returncode == 0, \
             f"manage.py {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done

@@ -91,7 +91,8 @@ for first in range(0, finished + running, 2000):
         TrialParameters.objects.bulk_create([TrialParameters(trial=one, parameter_id=one.sequence_id, value=given)
                                              for one, given in zip(trials, points)])
         attempts = Attempt.objects.bulk_create([Attempt(
-            trial=one, job_name=one.public_id, created_at=one.created_at, started_at=one.started_at,
+            trial=one, cluster_id=experiment.cluster_id, job_name=one.public_id, created_at=one.created_at,
+            started_at=one.started_at,
             ended_at=one.ended_at, stage="ended" if one.ended_at else "submitted",
             machine_name=f"box{one.sequence_id % 8}",
             exit_code=(1 if one.status == "FAILED" else 0) if one.ended_at else None,

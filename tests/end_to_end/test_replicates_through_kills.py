@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nniweb.tuning.process.experiment_tuning import ExperimentTuning
+from tests.end_to_end.repeated_proposals import assert_proposals_follow, tuner_events
 from tests.end_to_end.running_server import RunningServer
 
 #: The result is a function of parameters and seed: what is compared here needs no tolerance.
@@ -32,18 +30,11 @@ CONFIG: dict[str, Any] = {
     "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}, "trainingService": {"platform": "local"}}
 
 
-def launched(server: RunningServer, folder: Path) -> str:
+def launched(server: RunningServer, folder: Path, config: dict[str, Any] = CONFIG, program: str = TRIAL) -> str:
     code = folder / "code"
     code.mkdir()
-    (code / "trial.py").write_text(TRIAL)
-    return server.launch(CONFIG, code)
-
-
-def history(server: RunningServer) -> list[dict[str, Any]]:
-    """What the only experiment's tuner was asked and told, in order."""
-    with closing(sqlite3.connect(f"file:{server.data_folder}/nniweb.sqlite3?mode=ro", uri=True)) as database:
-        return [json.loads(row) for (row,) in database.execute(
-            "SELECT data FROM experiments_tunerevent ORDER BY number")]
+    (code / "trial.py").write_text(program)
+    return server.launch(config, code)
 
 
 def ended(server: RunningServer, experiment: str) -> int:
@@ -83,7 +74,7 @@ def test_a_search_with_restarts_proposes_what_follows_from_its_seed_and_results(
     assert (progress["best_value"], progress["best_sequence_id"], progress["best_replicates"]) == (
         best["mean"], best["first"], 3)
 
-    events = history(server)
+    events = tuner_events(server, experiment)
     told = [event for event in events if event["event"] == "tell"]
     assert len({event["number"] for event in told}) == len(told)
     by_parameters = {json.dumps(runs[0]["parameters"]): runs[0]["proposal"] for runs in proposals.values()}
@@ -92,20 +83,77 @@ def test_a_search_with_restarts_proposes_what_follows_from_its_seed_and_results(
         assert (event["value"], event["replicates"]) == (proposal["mean"], proposal["value_count"])
     assert len(told) == sum(one["state"] != "open" for one in by_parameters.values())
 
-    for place, event in enumerate(events):
-        if event["event"] == "ask":
-            assert event["parameters"] in proposed(events[:place], event["number"])
+    assert_proposals_follow(events, {"search_space": SPACE, "optimize_mode": "minimize", "seed": CONFIG["seed"],
+                                     "tuner": {"name": "TPE", "class_args": {"optimize_mode": "minimize"}}},
+                            at_once=CONFIG["trialConcurrency"])
 
 
-def proposed(before: list[dict[str, Any]], number: int) -> Iterator[dict[str, Any]]:
-    """What a new tuner of the same seed proposes after these events. A result that is recorded while the tuner is at
-    work is told to it after its answer, and stands before that answer in the record: also without the last few of them.
-    """
-    told = [place for place, event in enumerate(before) if event["event"] == "tell"]
-    for count in range(min(len(told), CONFIG["trialConcurrency"]) + 1):
-        left_out = set(told[len(told) - count:])
-        tuning = ExperimentTuning({
-            "search_space": SPACE, "optimize_mode": "minimize", "seed": CONFIG["seed"],
-            "tuner": {"name": "TPE", "class_args": {"optimize_mode": "minimize"}}})
-        tuning.restore(event for place, event in enumerate(before) if place not in left_out)
-        yield tuning.ask(number, 1)["parameters"][0]
+#: As above, and long enough to be stopped on the way.
+LONGER_TRIAL = TRIAL.replace("nni.report", "import time\ntime.sleep(1)\nnni.report")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_people_who_cancel_and_repeat_single_replicates_spoil_no_mean(
+        running_server: RunningServer, tmp_path: Path) -> None:
+    server = running_server
+    config = {**CONFIG, "maxTrialNumber": 30, "replicates": {"n": 3, "racing": False}}
+    experiment = launched(server, tmp_path, config, LONGER_TRIAL)
+
+    def trials() -> list[dict[str, Any]]:
+        return server.get_all(f"experiments/{experiment}/trials/")
+
+    def first_of(status: str, replicate: int) -> dict[str, Any]:
+        return server.wait_until(lambda: next((
+            trial for trial in trials() if (trial["status"], trial["proposal"]["replicate"]) == (status, replicate)
+        ), None), 120, f"replicate {replicate} is {status}")
+
+    def has_ended(trial: dict[str, Any]) -> bool:
+        return server.get(f"trials/{trial['id']}/")["status"] not in ("WAITING", "RUNNING")
+
+    canceled = [first_of("RUNNING", replicate) for replicate in (1, 0)]  # a later one, and a first one
+    for trial in canceled:
+        server.post(f"trials/{trial['id']}/actions/cancel/")
+    server.kill()
+    server.start()
+    repeated = [first_of("SUCCEEDED", 2), canceled[0]]
+    for trial in repeated:
+        server.wait_until(functools.partial(has_ended, trial), 120, "it ends")
+        server.post(f"trials/{trial['id']}/actions/rerun/")
+    first_of("RUNNING", 0)
+    server.post(f"experiments/{experiment}/actions/stop/")
+    server.kill()
+    server.start()
+    server.wait_for_experiment(experiment, "STOPPED", patience=120)
+    server.post(f"experiments/{experiment}/actions/resume/")
+    server.wait_for_experiment(experiment, patience=180)
+
+    proposals: dict[int, list[dict[str, Any]]] = {}
+    for trial in trials():
+        proposals.setdefault(trial["proposal"]["first"], []).append(trial)
+    for runs in proposals.values():
+        assert len({json.dumps(run["parameters"]) for run in runs}) == 1
+        by_replicate: dict[int, list[dict[str, Any]]] = {}
+        for run in runs:
+            by_replicate.setdefault(run["proposal"]["replicate"], []).append(run)
+        assert sorted(by_replicate) == list(range(len(by_replicate)))
+        for of_one in by_replicate.values():
+            assert len({run["proposal"]["seed"] for run in of_one}) == 1
+            assert len(of_one) == 1 or {run["id"] for run in of_one} & {trial["id"] for trial in repeated}
+        values = [valued[-1] for of_one in by_replicate.values() if (valued := [
+            run["final_number"] for run in of_one if run["status"] == "SUCCEEDED"])]
+        if runs[0]["proposal"]["state"] == "complete" and 2 * len(values) >= len(by_replicate):
+            assert runs[0]["proposal"]["mean"] == pytest.approx(sum(values) / len(values))
+            assert runs[0]["proposal"]["value_count"] == len(values)
+        else:
+            assert runs[0]["proposal"]["state"] == "open" or runs[0]["proposal"]["mean"] is None
+    again = [trial for trial in trials() if trial["source"] == "rerun"]
+    assert sorted((trial["proposal"]["first"], trial["proposal"]["replicate"]) for trial in again) == sorted(
+        (trial["proposal"]["first"], trial["proposal"]["replicate"]) for trial in repeated)
+
+    told: dict[int, list[Any]] = {}
+    for event in tuner_events(server, experiment):
+        if event["event"] == "tell":
+            told.setdefault(event["number"], []).append(event["value"])
+    assert all(len(values) == 1 or (len(values), values[0]) == (2, None) for values in told.values())
+    assert len(told) == sum(runs[0]["proposal"]["state"] != "open" for runs in proposals.values())

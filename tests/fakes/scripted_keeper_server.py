@@ -42,6 +42,7 @@ class ScriptedKeeperServer:
         self.files: dict[str, bytes] = {}
         self.chunks: dict[str, bytes] = {}  # by hash
         self.manifests: dict[str, bytes] = {}
+        self.refuses_chunks: dict[str, Any] | None = None  # the document of 503 to each chunk, which it has read
         self.calls: list[str] = []
         self.connections = 0
         self.next_report_within: float = 0.3
@@ -167,6 +168,8 @@ class ScriptedKeeperServer:
                 return (200, known[name]) if name in known else (404, {**installation, "error": "unknown"})
             if self.gone:
                 return 410, {**installation, "error": "gone"}
+            if kind == "chunks" and self.refuses_chunks is not None:
+                return 503, self.refuses_chunks
             if hashlib.sha256(body).hexdigest() != name:
                 return 400, {**installation, "error": "unreadable"}
             if kind == "checkpoints":

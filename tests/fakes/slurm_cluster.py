@@ -1,4 +1,4 @@
-"""A real Slurm on loopback: Debian's munged, slurmctld and slurmd with one node, started by a test and ended with it.
+"""A real Slurm on loopback: Debian's munged, slurmctld and slurmd, started by a test and ended with it.
 
     with SlurmCluster() as cluster:
         monkeypatch.setenv("SLURM_CONF", str(cluster.config))     # what Slurm's commands go by
@@ -36,7 +36,8 @@ _SETTINGS = {
     "ClusterName": "loopback", "AuthType": "auth/munge", "SlurmUser": "root", "SlurmdUser": "root",
     "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none", "JobAcctGatherType": "jobacct_gather/none",
     "AccountingStorageType": "accounting_storage/none", "SelectType": "select/cons_tres",
-    "SelectTypeParameters": "CR_CPU", "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0",
+    "SelectTypeParameters": "CR_CPU",
+    "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0,sched_interval=1",
     "ReturnToService": "2", "KillWait": "10", "MinJobAge": "300", "MpiDefault": "none",
     "SlurmdParameters": "config_overrides",
 }
@@ -52,10 +53,12 @@ def needs_slurm() -> None:
 class SlurmCluster:
     """``start`` returns when the node takes jobs; ``stop`` ends the daemons and all jobs, and removes the folder."""
 
-    def __init__(self, *, cpus: int = 64, partitions: Iterable[str] = ("PartitionName=main Default=YES",),
-                 node: str = "", accounts: bool = False, **settings: str) -> None:
+    def __init__(self, *, cpus: int = 64, nodes: int = 1,
+                 partitions: Iterable[str] = ("PartitionName=main Default=YES",), node: str = "",
+                 accounts: bool = False, **settings: str) -> None:
         """``partitions``: lines of slurm.conf; ``node``: more about the node; ``settings``: other lines, by name.
 
+        ``nodes``: so many slurmds, each in a UTS namespace in which the machine has the node's name.
         ``accounts``: with a slurmdbd, so that sacct knows jobs that the controller has forgotten.
         """
         needs_slurm()
@@ -63,6 +66,7 @@ class SlurmCluster:
         self.folder.chmod(0o711)
         self.config = self.folder / "slurm.conf"
         self.name = socket.gethostname().partition(".")[0]
+        self.nodes = [self.name] if nodes == 1 else [f"node{number}" for number in range(1, nodes + 1)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         munge = self.folder / "munge"
         munge.mkdir(mode=0o711)
@@ -77,15 +81,16 @@ class SlurmCluster:
         lines = {**_SETTINGS, **(self._accounts.settings if self._accounts else {}),
                  "SlurmctldHost": f"{self.name}(127.0.0.1)", "SlurmctldPort": str(free_port()),
                  "SlurmdPort": str(free_port()), "AuthInfo": f"socket={munge / 'socket'}",
-                 "StateSaveLocation": str(self.folder / "state"), "SlurmdSpoolDir": str(self.folder / "spool"),
+                 "StateSaveLocation": str(self.folder / "state"), "SlurmdSpoolDir": str(self.folder / "spool" / "%n"),
                  "SlurmctldPidFile": str(self.folder / "slurmctld.pid"),
-                 "SlurmdPidFile": str(self.folder / "slurmd.pid"),
+                 "SlurmdPidFile": str(self.folder / "slurmd.%n.pid"),
                  "SlurmctldLogFile": str(self.folder / "log" / "slurmctld"),
-                 "SlurmdLogFile": str(self.folder / "log" / "slurmd"), **settings}
+                 "SlurmdLogFile": str(self.folder / "log" / "slurmd.%n"), **settings}
         self.config.write_text("\n".join([
             *(f"{name}={value}" for name, value in lines.items()),
-            f"NodeName={self.name} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=100000 State=UNKNOWN {node}",
-            *(f"{line} Nodes={self.name} MaxTime=INFINITE State=UP" for line in partitions)]) + "\n")
+            *(f"NodeName={name} NodeAddr=127.0.0.1 Port={free_port()} CPUs={cpus} RealMemory=100000 State=UNKNOWN "
+              f"{node}" for name in self.nodes),
+            *(f"{line} Nodes={','.join(self.nodes)} MaxTime=INFINITE State=UP" for line in partitions)]) + "\n")
 
     # --- life ------------------------------------------------------------------------------
 
@@ -99,9 +104,24 @@ class SlurmCluster:
             self._accounts.start_database(self._run, self._wait)
             self.start_accounts()
         self.start_controller()
-        self._run("slurmd", "-D")
-        self._wait("the node takes jobs", lambda: "idle" in self.command("sinfo", "-h", "-o", "%t", check=False))
+        for name in self.nodes:
+            self.start_node(name)
+        self._wait("the nodes take jobs", lambda: set(self.command(  # a line for each partition of a node
+            "sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split()) == set(self.nodes))
         return self
+
+    def start_node(self, name: str) -> None:
+        if len(self.nodes) == 1:
+            self._run("slurmd", "-D", key=name)
+        else:
+            self._run("unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh",
+                      shutil.which("slurmd", path=_PATH) or "slurmd", "-D", key=name)
+
+    def kill_node(self, name: str) -> None:
+        """As when its power fails, but that its jobs' processes are to be ended by the test."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
 
     def start_controller(self) -> None:
         self._run("slurmctld", "-D")
@@ -150,11 +170,11 @@ class SlurmCluster:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _run(self, program: str, *arguments: str, **more: Any) -> None:
+    def _run(self, program: str, *arguments: str, key: str = "", **more: Any) -> None:
         path = shutil.which(program, path=_PATH)
         assert path is not None
-        with (self.folder / "log" / f"{program}.out").open("ab") as log:
-            self._processes[program] = subprocess.Popen(
+        with (self.folder / "log" / f"{key or program}.out").open("ab") as log:
+            self._processes[key or program] = subprocess.Popen(
                 [path, *arguments], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, cwd="/", **more)
 

@@ -34,7 +34,7 @@ def run(folder: Path, command: str) -> str:
 
 def commands_of_the_guide() -> list[str]:
     """Its block of shell: how the packages are installed, how the tests are run."""
-    [block] = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "write-a-platform.md").read_text(),
+    [block] = re.findall(r"^<!-- run -->\n```sh\n(.*?)^```$", (ROOT / "docs" / "write-a-platform.md").read_text(),
                          re.MULTILINE | re.DOTALL)
     return str(block).splitlines()
 

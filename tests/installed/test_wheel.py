@@ -34,7 +34,7 @@ def test_the_wheel_brings_the_command_its_needs_and_the_extras(wheel: Path) -> N
     assert parser["console_scripts"]["nniweb"] == "nniweb.command_line.program:main"
     assert any(line.startswith("Requires-Dist: Django==") for line in metadata)
     assert {"Provides-Extra: scale", "Provides-Extra: tuners", "Provides-Extra: azure", "Provides-Extra: oidc",
-            "Provides-Extra: tensorboard"} \
+            "Provides-Extra: tensorboard", "Provides-Extra: s3"} \
         <= set(metadata)
 
 

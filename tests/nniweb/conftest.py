@@ -85,7 +85,8 @@ def make_attempt(make_experiment: Callable[..., Experiment]) -> Callable[..., At
         experiment.next_sequence_id += 1
         experiment.save()
         TrialParameters.objects.create(trial=trial, parameter_id=trial.ask_number, value={"x": 0.5})
-        return Attempt.objects.create(trial=trial, job_name=trial.public_id, created_at=timezone.now(),
-                                      stage=Attempt.Stage.SUBMITTED, token_hashes=[hash_of("token")])
+        return Attempt.objects.create(trial=trial, cluster=experiment.cluster, job_name=trial.public_id,
+                                      created_at=timezone.now(), stage=Attempt.Stage.SUBMITTED,
+                                      token_hashes=[hash_of("token")])
 
     return make

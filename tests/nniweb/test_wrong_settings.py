@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -32,6 +34,10 @@ def serve(data_folder: Path, **variables: str) -> str:
     ("NNIWEB_PORT", "eighty", 'NNIWEB_PORT must be a whole number, not "eighty".'),
     pytest.param("NNIWEB_KEEP_JOBS_DAYS", "0", 'must be saved, forever or a number of days from 1 to 36500, not "0"',
                  marks=pytest.mark.slow),
+    ("NNIWEB_CHECKPOINT_STORAGE", "s3", 'NNIWEB_CHECKPOINT_STORAGE must be the dotted name of a storage class of '
+     'Django, not "s3".'),
+    pytest.param("NNIWEB_CHECKPOINT_STORAGE_OPTIONS", "bucket=nni", "NNIWEB_CHECKPOINT_STORAGE_OPTIONS must be a JSON "
+                 "object", marks=pytest.mark.slow),
     ("NNIWEB_DEBUG", "perhaps", 'NNIWEB_DEBUG must be 1 or 0, not "perhaps".'),
     ("NNIWEB_REDIS_URL", "redis.example:6379", "NNIWEB_REDIS_URL must begin with redis://"),
     ("NNIWEB_MAIL_URL", "mail.example:25", "NNIWEB_MAIL_URL is not the address of a mail server; write smtp"),
@@ -49,6 +55,41 @@ def serve(data_folder: Path, **variables: str) -> str:
 def test_a_wrong_value_is_a_sentence_with_the_name_of_the_variable(name: str, value: str, sentence: str,
                                                                     tmp_path: Path) -> None:
     assert sentence in serve(tmp_path, **{name: value})
+
+
+#: argv: names of variables, and values; prints what loading the settings says of each of both, None where it loads.
+LOADER = """
+import json, os, runpy, sys
+from django.core.exceptions import ImproperlyConfigured
+
+said = {}
+for name in sys.argv[1].split(","):
+    for value in sys.argv[2].split(","):
+        os.environ[name] = value
+        try:
+            runpy.run_path("nniweb/settings.py")
+            said[f"{name}={value}"] = None
+        except ImproperlyConfigured as error:
+            said[f"{name}={value}"] = str(error)
+    del os.environ[name]
+print(json.dumps(said))
+"""
+
+
+def test_a_number_that_is_out_of_range_is_refused_with_the_name_and_the_range(tmp_path: Path) -> None:
+    numbers = re.findall(r'number\("(NNIWEB_\w+)"', (ROOT / "nniweb" / "settings.py").read_text())
+    assert len(numbers) > 10
+    done = subprocess.run(
+        [sys.executable, "-c", LOADER, ",".join(numbers), f"-1,{10**20}"], cwd=ROOT, text=True, capture_output=True,
+        timeout=60, check=False, env={**os.environ, "NNIWEB_DATA": str(tmp_path),
+                                      "NNIWEB_DATABASE_URL": "postgres://nobody@127.0.0.1:9/none"})
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert len(said) == 2 * len(numbers)
+    for given, sentence in said.items():
+        name, _, value = given.partition("=")
+        assert sentence is not None, given
+        assert re.fullmatch(rf"{name} must be a whole number from \d+ to \d+, not {value}\.", sentence)
 
 
 def test_loading_the_settings_makes_nothing_and_setting_up_django_makes_folder_and_keys(tmp_path: Path) -> None:

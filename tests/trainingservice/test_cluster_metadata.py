@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from trainingservice.base import ServiceContext
 from trainingservice.cluster_metadata.keys import MetadataKey
@@ -135,6 +136,40 @@ def test_what_is_wrong_is_named_in_the_words_in_which_it_was_given(tmp_path, pla
     assert refusal.value.field == field
     assert service.settings == settings
     service.clean_up()
+
+
+MACHINE = {"ip": "10.1.1.1", "username": "bob"}
+
+
+@pytest.mark.parametrize(("platform", "key", "value", "field", "words"), [
+    ("remote", "machine_list", [{**MACHINE, "host": "10.1.1.2"}], "machine_list[0].host", "is ip under another name"),
+    ("remote", "machine_list", [MACHINE, {**MACHINE, "passwd": "a", "password": "b"}], "machine_list[1].password",
+     "is passwd under another name; give one of them"),
+    ("openpai", "pai_config", {"userName": "ada", "username": "eve"}, "pai_config.username", "is userName under"),
+    ("kubeflow", "kubeflow_config", '{"operator": "a", "operator": "b"}', "kubeflow_config",
+     "must be JSON in which each name of an object is there once"),
+])
+def test_one_field_that_is_given_twice_is_not_chosen_from(platform: str, key: str, value: Any, field: str, words: str
+                                                          ) -> None:
+    with pytest.raises(InvalidMetadata) as refused:
+        key_of(platform, key).read(value if isinstance(value, str) else json.dumps(value))
+    assert refused.value.field == field
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize(("value", "problems"), [
+    ([{}], {"machine_list[0].ip", "machine_list[0].username"}),
+    ([MACHINE, {}], {"machine_list[1].ip", "machine_list[1].username"}),
+    ([{}, MACHINE], {"machine_list[0].ip", "machine_list[0].username"}),
+    ([{**MACHINE, "passwd": {"x": 1}}], {"machine_list[0].passwd"}),
+])
+def test_an_entry_that_says_nothing_is_an_entry(value: list[dict[str, Any]], problems: set[str]) -> None:
+    key = key_of("remote", "machine_list")
+    parts = key.read(json.dumps(value))
+    assert len(parts.settings["machineList"]) == len(value)
+    with pytest.raises(ValidationError) as refused:
+        RemoteClusterSettings.model_validate(parts.settings)
+    assert problems <= {key.place_of(error["loc"], parts) for error in refused.value.errors()}
 
 
 def test_a_password_takes_the_place_of_a_token() -> None:

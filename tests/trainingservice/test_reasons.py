@@ -34,6 +34,30 @@ HELD = [{"gpu": 0, "jobs": ["ovy2pm6wxrk4"], "more": False}, {"gpu": 1, "jobs": 
 #: Arguments of each code as they occur, and a word of the sentence.
 EXAMPLES = {
     "free_slot": ({}, "free slot"),
+    "clusters_full": ({"clusters": [{"cluster": "lab", "code": "at_most_there", "most": 4},
+                                    {"cluster": "cloud", "code": "unhealthy_there", "said": "It is away."}]},
+                      "lab: has 4 trials, as many as upTo allows; cloud: cannot be used now (It is away)."),
+    "chosen": ({"clusters": [{"cluster": "cloud", "code": "goes_after", "clusters": ["lab"]}]},
+               "The other clusters: cloud: comes after lab, which has room."),
+    "not_chosen": ({"by": "cost", "chosen": "lab"}, "a trial costs less on lab"),
+    "drained": ({}, "gets no new trials"),
+    "disabled_there": ({}, "disabled."),
+    "refused_there": ({"said": "There is no such partition."}, "(There is no such partition)."),
+    "no_worker_there": ({}, "no worker drives it"),
+    "unhealthy_there": ({"said": "It is away."}, "(It is away)."),
+    "at_most_there": ({"most": 4}, "has 4 trials"),
+    "limit_there": ({"most": 1}, "has 1 trial of all experiments"),
+    "gpus_there": ({"asked": 4, "most": 2, "free": 1}, "asks for 4 GPUs, and no machine has more than 2 GPUs."),
+    "waits_there": ({"count": 1, "said": "It waits."}, "1 trial of the experiment waits there already (It waits)."),
+    "goes_after": ({"clusters": ["lab", "slurm"]}, "comes after lab and slurm, which have room."),
+    "moves": ({"cluster": "lab", "said": "It is away."}, "The trial leaves lab, where it has not begun"),
+    "frozen": ({"by": "ada"}, "Frozen by ada."),
+    "frozen_with_experiment": ({}, "the experiment was paused"),
+    "gave_way": ({"priority": 5}, "higher priority (5) needs its place"),
+    "gives_way": ({"priority": 5}, "Waits because trials of higher priority (5)"),
+    "preempting": ({"count": 2, "said": "It waits."}, "2 trials of lower priority are being frozen"),
+    "priority_quota": ({"asked": 5, "most": 0}, "up to 0, not 5"),
+    "cannot_freeze": ({"platform": "theirs"}, "Trials on theirs cannot be frozen"),
     "experiment_held": ({"status": "PAUSED"}, "PAUSED"),
     "quota": ({"whose": {"kind": "person", "name": "ada"}, "unit": "gpus", "most": 4, "asked": 1}, "at most 4 GPUs"),
     "experiment_quota": ({"whose": {"kind": "group", "name": "vision"}, "most": 1, "unfinished": 1},
@@ -44,6 +68,12 @@ EXAMPLES = {
     "gpu_held": ({"machine": "m", "asked": 2, "free": 0, "held": HELD}, "GPU 0 is held by ovy2pm6wxrk4"),
     "machines_busy": ({"asked": 1, "machines": [{"said": "n is away"}, {"machine": "m", "free": 0, "held": HELD}]},
                       "n is away; no GPU of machine m is free"),
+    "nodes_busy": ({"nodes": 3, "free": 1, "asked": 2, "machines": [{"said": "n is away"}]},
+                   "Waits for 3 machines with 2 GPUs each, of which 1 has room: n is away."),
+    "too_few_machines": ({"nodes": 3, "fit": 2, "asked": 0, "machines": []}, "the cluster has 2 that can ever run"),
+    "rank_failed": ({"rank": 2, "machine": "m", "said": "The command ended with exit code 1.", "last_lines": "boom"},
+                    "Rank 2 on machine m failed, which ended all ranks of the trial. The command ended with exit code "
+                    "1. It wrote last: boom"),
     "machine_away": ({"machine": "m", "said": "It is away."}, "m: It is away."),
     "every_machine": ({"machines": [{"machine": "m", "code": "connection_refused", "said": "It refuses."}],
                        "count": 3, "common": "connection_refused"},
@@ -57,6 +87,10 @@ EXAMPLES = {
                           'Its checkpoint "step-3" could not be kept, because it is larger than maxSize'),
     "checkpoint_quota": ({"whose": {"kind": "person", "name": "ada"}, "most": 20},
                          "The quota of ada allows 20 GB of checkpoints"),
+    "warm_start": ({"machine": "m", "modules": 1, "memory": 187 * 2**20},
+                   "a process of 187.0 MB has imported 1 module, and is forked"),
+    "plain_start": ({"machine": "m", "cause": "threads", "detail": "3"},
+                    "leave threads running after they were imported: 3."),
     "checkpoint_resumed": ({"name": "step-3", "step": 3, "attempt": 1}, "(step 3) of attempt 1"),
     "no_checkpoints": ({"platform": "kubernetes"}, "On kubernetes the keepers of trials do not call"),
     "auto_model": ({"most": 150}, "up to 150 results"),
@@ -118,7 +152,7 @@ EXAMPLES = {
     "host_away": ({"cluster": "c", "host": "h"}, "host h is not running"),
     "database_refuses": ({"refusal": "locked", "room": ""}, "(locked)"),
     "not_taken_up": ({}, "about to start"),
-    "paused": ({"left": 1}, "1 unfinished trial may still run"),
+    "paused": ({"left": 3, "running": 1}, "1 running trial may still run to the end. 2 other trials wait."),
     "all_submitted": ({"left": 2}, "2 unfinished trials"),
     "tuner_waits": ({"left": 2}, "2 unfinished trials left"),
     "stopping": ({"left": 0}, "being stopped."),
@@ -309,3 +343,9 @@ def test_the_jobs_that_a_reason_names_are_found_however_deep_and_once() -> None:
         {"said": "m is away"}, {"held": [{"gpu": 0, "jobs": ["a", "b"]}, {"gpu": 1, "jobs": ["b", 7]}]}]}}
     assert jobs_named_by(reason) == ["a", "b"]
     assert [jobs_named_by(nothing) for nothing in (None, "", {}, {"jobs": "a"}, 3)] == [[]] * 5
+
+
+def test_that_a_trial_is_run_again_is_a_sentence_of_its_own() -> None:
+    for said in ("the disk of box1 is full", "the disk of box1 is full."):
+        again = Reason("tried_again", said=said, number=1, most=2)
+        assert again == "the disk of box1 is full. The trial is run again (1 of 2)."

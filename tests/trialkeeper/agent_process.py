@@ -20,7 +20,8 @@ class AgentProcess:
         self.process = subprocess.Popen([sys.executable, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env=environment)
         self.answers: queue.Queue = queue.Queue()
-        self.events: list[dict] = []
+        self.events: list[dict] = []  #: of attempts
+        self.loads: list[dict] = []
         self.closed = threading.Event()
         self.hello = json.loads(self.process.stdout.readline())
         threading.Thread(target=self._read, daemon=True).start()
@@ -29,7 +30,10 @@ class AgentProcess:
     def _read(self) -> None:
         for line in self.process.stdout:
             message = json.loads(line)
-            (self.events.append if "event" in message else self.answers.put)(message)
+            if message.get("event") == "load":
+                self.loads.append(message["load"])
+            else:
+                (self.events.append if "event" in message else self.answers.put)(message)
         self.closed.set()
 
     def ask(self, verb: str, **fields) -> dict:

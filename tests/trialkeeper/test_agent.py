@@ -18,6 +18,14 @@ def test_the_agent_says_hello(agent):
     assert os.path.isabs(agent.hello["home"])
 
 
+def test_the_agent_tells_how_busy_the_machine_is_without_being_asked(agent):
+    wait_until(lambda: agent.loads)
+    told = agent.loads[0]
+    assert told["cpu_total"] == os.cpu_count()
+    assert 0 <= told["cpu_used"] <= told["cpu_total"]
+    assert 0 < told["memory_used"] < told["memory_total"]
+
+
 def test_an_attempt_is_started_and_its_changes_are_told_at_once(agent, attempt, server):
     assert agent.start(attempt, "sleep 0.2; exit 3")["state"] == "starting"
     wait_until(lambda: any(event["state"]["delivered"] for event in agent.events))

@@ -21,6 +21,8 @@ from trialkeeper.checkpoint_folder import SETTLED, CheckpointFolder, step_of
 from trialkeeper.checkpoint_manifest import read_manifest
 
 KEPT: dict[str, Any] = {"max_bytes": 2 ** 40, "bytes_per_second": None, "resume": []}
+#: Of a platform that may run the same job again.
+ASKED: dict[str, Any] = {**KEPT, "asks_anew": True}
 
 #: Saves and reports epochs, from the one after the checkpoint it finds.
 EPOCHS = """
@@ -212,6 +214,82 @@ def test_the_next_attempt_goes_on_with_the_newest_on_another_machine(tmp_path: P
     assert others[-1]["name"] == "step-4"
 
 
+def test_one_that_the_server_has_no_room_for_in_time_is_told_of(keeper: KeeperRun,
+                                                                server: ScriptedKeeperServer) -> None:
+    """However large it is: what is sent again and again is no progress, for which the end would wait."""
+    keeper.before = "keeper.SEND_AFTER_EXIT = 2.0"
+    server.refuses_chunks = {"installation": server.installation, "error": "busy", "message": "the disk is full"}
+    keeper.start('cd "$NNI_CHECKPOINT_DIR" && head -c 6000000 /dev/urandom > .a && mv .a model-1', checkpoints=KEPT)
+    entry = server.wait_for(lambda: server.checkpoints)[0]
+    assert (entry["name"], entry["problem"]) == ("model-1", "not_taken")
+    assert "not sent in time" in entry["detail"]
+    assert "the disk is full" in entry["detail"]
+    server.wait_for(lambda: server.ended)
+
+
+# --- a job that its platform runs again ----------------------------------------------------
+
+
+def test_a_job_that_is_run_again_goes_on_with_what_the_server_has_by_then(keeper: KeeperRun,
+                                                                          server: ScriptedKeeperServer) -> None:
+    """Its job file was written before the first run, which has saved more since and left its files in the folder."""
+    keeper.run(keeper.python_command(EPOCHS % 3), checkpoints=ASKED)
+    newest = saved(server)[-1]
+    for name in (contract.JOURNAL_FILE, contract.ACCEPTED_FILE, contract.EXIT_FILE, contract.KEEPER_FILE):
+        (keeper.folder / name).unlink(missing_ok=True)
+    (keeper.folder / "checkpoints" / "step-99").write_text("99")  # never with the server: nobody could join its curve
+    (keeper.folder / "checkpoints" / "latest").write_text("step-99")
+    server.journal_id, server.entries = None, []
+    command = keeper.python_command(EPOCHS % 5)
+    server.job = keeper.job(command, checkpoints={**ASKED, "resume": [known(newest)]})
+    keeper.run(command, checkpoints=ASKED)
+    assert "begins with 3 of 2" in server.output()
+    assert (server.checkpoints[0]["event"], server.checkpoints[0]["id"]) == ("restored", newest["id"])
+    assert not (keeper.folder / "checkpoints" / "step-99").exists()
+
+
+def test_a_job_that_is_run_again_begins_anew_where_the_server_has_nothing_more(keeper: KeeperRun,
+                                                                               server: ScriptedKeeperServer) -> None:
+    command = keeper.python_command(EPOCHS % 2)
+    gone = {"id": "0" * 64, "name": "step-9", "step": 9, "size": 5}
+    server.job = keeper.job(command, checkpoints=ASKED)
+    keeper.run(command, checkpoints={**ASKED, "resume": [gone]})
+    assert "begins with 0 of None" in server.output()
+    assert not failed(server)
+
+
+def test_a_job_that_may_be_run_again_starts_soon_without_a_server(keeper: KeeperRun,
+                                                                  server: ScriptedKeeperServer) -> None:
+    server.stop()
+    keeper.before = "from trialkeeper import checkpoints; checkpoints.ASK_FOR = 0.3"
+    process = keeper.start(keeper.python_command(EPOCHS % 2), checkpoints=ASKED, limits={"claim_timeout": 0.1})
+    stdout = keeper.folder / contract.STDOUT_FILE
+    wait_until(lambda: stdout.exists() and "begins with 0 of None" in stdout.read_text(), what="the trial begins")
+    server.start()
+    process.wait(30)
+    assert "goes on with what its job says" in keeper.log()
+
+
+def test_a_job_that_has_left_checkpoints_waits_for_the_server(keeper: KeeperRun, server: ScriptedKeeperServer) -> None:
+    keeper.run(keeper.python_command(EPOCHS % 3), checkpoints=ASKED)
+    newest = saved(server)[-1]
+    for name in (contract.JOURNAL_FILE, contract.ACCEPTED_FILE, contract.EXIT_FILE, contract.KEEPER_FILE):
+        (keeper.folder / name).unlink(missing_ok=True)
+    server.journal_id, server.entries = None, []
+    command = keeper.python_command(EPOCHS % 5)
+    server.job = keeper.job(command, checkpoints={**ASKED, "resume": [known(newest)]})
+    server.stop()
+    keeper.before = "from trialkeeper import checkpoints; checkpoints.ASK_FOR = 0.0"
+    process = keeper.start(command, checkpoints=ASKED, limits={"claim_timeout": 0.1})
+    wait_until(lambda: "what to run cannot be fetched yet" in keeper.log(), what="it waits")
+    server.start()
+    process.wait(30)
+    assert "begins with 3 of 2" in server.output()
+
+
+# --- what cannot be put back ------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(("damage", "problem"), [("chunk", "damaged"), ("no chunk", "missing"),
                                                  ("manifest", "damaged"), ("no manifest", "missing")])
 def test_what_cannot_be_had_whole_gives_way_to_the_one_before(keeper: KeeperRun, server: ScriptedKeeperServer,
@@ -279,6 +357,28 @@ def test_a_keeper_that_was_killed_leaves_its_checkpoint_to_the_next(keeper: Keep
     assert server.ended["reason"] == "lost"
 
 
+def test_a_keeper_that_takes_over_sends_none_that_is_older_than_one_that_is_kept(
+        keeper: KeeperRun, server: ScriptedKeeperServer) -> None:
+    """What was overtaken by a newer one is still in the folder; it must not become the latest."""
+    code = """
+import nni, time
+for step in range(3):
+    with nni.save_checkpoint(step=step) as path:
+        open(path, "w").write(str(step))
+time.sleep(600)
+"""
+    keeper.start(keeper.python_command(code), checkpoints=KEPT)
+    server.wait_for(lambda: saved(server) and saved(server)[-1]["step"] == 2)
+    keeper.processes[-1].kill()
+    keeper.processes[-1].wait()
+    overtaken = keeper.folder / "checkpoints" / "step-0"
+    overtaken.write_text("never sent")
+    os.utime(overtaken, (1, 1))
+    keeper.start()
+    server.wait_for(lambda: server.ended)
+    assert saved(server)[-1]["step"] == 2
+
+
 # --- finding what is complete ----------------------------------------------------------------
 
 
@@ -339,12 +439,12 @@ def test_what_changes_while_it_is_read_is_not_taken(tmp_path: Path, monkeypatch:
     (tmp_path / "step-1" / "a").write_text("a")
     (tmp_path / "step-1" / "b").write_text("b")
     from trialkeeper import checkpoint_cut
-    reading = checkpoint_cut._read
+    reading = checkpoint_cut._read_into
 
-    def changing(stream: Any, size: int) -> bytes:
+    def changing(stream: Any, target: memoryview) -> int:
         (tmp_path / "step-1" / "c").write_text("new")
-        return reading(stream, size)
-    monkeypatch.setattr(checkpoint_cut, "_read", changing)
+        return reading(stream, target)
+    monkeypatch.setattr(checkpoint_cut, "_read_into", changing)
     with pytest.raises(Problem) as problem:
         cut(str(tmp_path), "step-1", 10 ** 9)
     assert problem.value.code == contract.CHANGED

@@ -58,7 +58,7 @@ def test_what_hid_ends_with_the_trial_of_a_killed_keeper(
     kill_keeper(attempt)
     server.wait_for(lambda: server.ended)
     assert server.ended["reason"] == "lost"
-    assert "the trial was ended" in server.ended["message"]
+    assert server.ended["message"] == "The trial's keeper was killed while the trial ran, so the trial was ended."
     wait_until(lambda: not lives(hider), what="the end of the hiding process")
     if not program:
         wait_until(lambda: not os.path.exists(group_of(attempt).path), what="the end of the group")

@@ -13,10 +13,10 @@ from trainingservice.container_path import ContainerPath
 from trainingservice.kubernetes_base.config import (
     KubernetesClusterSettings,
     KubernetesTrialOptions,
-    ObjectName,
     RoleSettings,
     RunPolicy,
 )
+from trainingservice.kubernetes_scheduling.fields import ObjectName
 from trainingservice.memory_size import Megabytes
 from trainingservice.refused_values import matching
 
@@ -35,12 +35,6 @@ class AdlClusterSettings(KubernetesClusterSettings):
 
     platform_name: ClassVar[str] = "adl"
     v1_fields: ClassVar[Mapping[str, str]] = {"trial.namespace": "namespace"}
-
-
-class PullSecret(SettingsModel):
-    """A Secret of the namespace with a registry's login."""
-
-    name: ObjectName = Field(description="Name of the Secret.")
 
 
 class NfsVolume(SettingsModel):
@@ -79,8 +73,6 @@ class AdlTrialOptions(KubernetesTrialOptions):
     docker_image: str = Field(default="msranni/nni:latest", min_length=1,
                               description="Image; it needs Python 3.8 or later, and the package adaptdl for trials "
                                           "that AdaptDL shall scale.")
-    image_pull_secrets: tuple[PullSecret, ...] = Field(
-        default=(), description="Secrets of the namespace with logins of the image's registry.")
     private_registry_auth_path: Path | None = Field(
         default=None, description="A docker config.json on the server, for the image's registry. A Secret is made of "
                                   "it, and is removed with the experiment. (Not in NNI.)")

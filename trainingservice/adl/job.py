@@ -36,6 +36,7 @@ class AdaptDlKind(TrialKind):
     removes_pods: ClassVar[bool] = True
     runs_again: ClassVar[bool] = True
     has_volume: ClassVar[bool] = True
+    is_queued_by_pod: ClassVar[bool] = True
 
     def manifest(self, name: str, labels: Mapping[str, str], pods: Sequence[tuple[Role, Object]],
                  options: KubernetesTrialOptions) -> Object:
@@ -50,9 +51,6 @@ class AdaptDlKind(TrialKind):
             spec["volumes"].append({"name": NFS_VOLUME, "nfs": {"server": options.nfs.server,
                                                                 "path": options.nfs.path}})
             container["volumeMounts"].append({"name": NFS_VOLUME, "mountPath": options.nfs.container_mount_path})
-        if options.image_pull_secrets:
-            spec["imagePullSecrets"] = [*(spec.get("imagePullSecrets") or []),
-                                        *({"name": secret.name} for secret in options.image_pull_secrets)]
         if "resources" in container:
             container["resources"] = _as_requested(container["resources"]["requests"])
         replicas = {"minReplicas": options.min_replicas, "maxReplicas": options.max_replicas}

@@ -14,8 +14,9 @@ from typing import Any, get_args
 from pydantic import AliasChoices, BaseModel, SecretStr, ValidationError
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from trainingservice.cluster_settings import ClusterSettings, SettingsModel, fold, without_secrets
+from trainingservice.cluster_settings import ClusterSettings, SettingsModel, without_secrets
 from trainingservice.words.shown_value import shown
+from trainingservice.words.spellings import fold
 
 _Steps = tuple[str | int, ...]
 #: Changed field -> what it was, and what it is now.

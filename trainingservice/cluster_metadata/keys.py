@@ -106,8 +106,9 @@ class MetadataKey:
             raise InvalidMetadata(self.name, f"must be {'a list' if self._is_list else 'an object'} of JSON")
         parts = MetadataParts()
         self._walk({self._section: document}, "", (), parts)
-        if self._is_list:  # an empty list, too
-            parts.settings.setdefault(self.owned[0], [])
+        if self._is_list:  # an empty list, too, and entries that say nothing
+            entries = parts.settings.setdefault(self.owned[0], [])
+            entries += [{} for _ in range(len(document) - len(entries))]
         for name in self._models.options.secret_fields():
             alias = self._models.options.model_fields[name].alias or name
             if alias in parts.options:
@@ -120,7 +121,8 @@ class MetadataKey:
     def _walk(self, group: Mapping[str, Any], pattern: str, raw: _Place, parts: MetadataParts) -> None:
         for name, item in group.items():
             here, place = f"{pattern}.{name}" if pattern else name, (*raw, name)
-            if here in self._rows and not (isinstance(item, dict) and self._is_own_name(pattern, name)):
+            if here in self._rows and not (isinstance(item, dict) and pattern == self._section
+                                           and self._is_own_name(pattern, name)):
                 self._take(*self._rows[here], self._models.values.get(here, lambda given: given)(item), place, parts)
             elif here in self._dropped:
                 _put(parts.rest, place[1:], item)
@@ -166,6 +168,8 @@ class MetadataKey:
             place.append(step.removesuffix("[]"))
             if step.endswith("[]"):
                 place.append(next(indices))
+        if (other := parts._spelt.get(tuple(place))) is not None:
+            raise InvalidMetadata(self._text(raw), f"is {other[-1]} under another name; give one of them")
         parts._spelt[tuple(place)] = raw
         _put(getattr(parts, part), tuple(place), item)
         if part != "settings":

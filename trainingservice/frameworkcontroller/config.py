@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
+from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings, with_fitting_names
 from trainingservice.frameworkcontroller.template import read_template, roles_of_template
 from trainingservice.kubernetes_base.config import (
@@ -71,6 +72,16 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
             "passes the addresses to the command (FB_<ROLE>_ADDRESSES). (Not in NNI.)"))
 
     _names_fit = field_validator("task_roles")(with_fitting_names)
+
+    def refused_on(self, settings: ClusterSettings, given: Self, *, by_administrator: bool) -> list[tuple[str, str]]:
+        found = super().refused_on(settings, given, by_administrator=by_administrator)
+        assert isinstance(settings, KubernetesClusterSettings)
+        permits = settings.members_may_use is not None and settings.members_may_use.templates
+        if self.config_path not in (None, given.config_path) and not by_administrator and not permits:
+            found.append(("configPath", "The cluster does not permit Frameworks of one's own, because they may ask for "
+                          "anything in its namespace. Describe the roles in taskRoles, or ask an administrator to set "
+                          "membersMayUse.templates in the cluster's settings."))
+        return found
 
     def template(self) -> dict[str, Any] | None:
         """The Framework of configPath. Raises ValueError with a sentence."""

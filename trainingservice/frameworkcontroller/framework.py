@@ -43,6 +43,7 @@ class FrameworkKind(TrialKind):
     container: ClassVar[str] = "framework"
     removes_pods: ClassVar[bool] = True
     tells_of_quotas: ClassVar[bool] = False
+    is_queued_by_pod: ClassVar[bool] = True
 
     def check(self, options: KubernetesTrialOptions) -> str:
         try:
@@ -58,11 +59,13 @@ class FrameworkKind(TrialKind):
         document = options.template()
         framework: Object = copy.deepcopy(document) if document is not None and not options.task_roles else {}
         templates = {role["name"]: role for role in (framework.get("spec") or {}).get("taskRoles") or []}
-        has_barrier = _has_barrier(options, sum(role.settings.replicas for role, _ in pods))
         task_roles = []
         order = _in_order(options)
+        tasks = sum(role.settings.replicas for role, _ in pods)
         for number, (role, template) in enumerate(sorted(pods, key=lambda pair: order[pair[0].name])):
-            if has_barrier:
+            if options.kueue_queue_name and tasks > 1:
+                _add_to_group(template, name, tasks)
+            if _has_barrier(options, tasks):
                 _add_barrier(template, options.barrier_image, FIRST_PORT + number)
             task_roles.append(_task_role(role, template, templates.get(role.name)))
         spec: Object = {
@@ -125,6 +128,14 @@ def with_barrier(roles: Sequence[Role], options: FrameworkControllerTrialOptions
     return [replace(role, command=barrier_command(role, roles, options)) for role in roles]
 
 
+def _add_to_group(template: Object, name: str, tasks: int) -> None:
+    """Have Kueue admit all pods of a trial together or none of them."""
+    metadata = template["metadata"]
+    metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = name
+    metadata["annotations"] = {**(metadata.get("annotations") or {}),
+                               "kueue.x-k8s.io/pod-group-total-count": str(tasks)}
+
+
 def _add_barrier(template: Object, image: str, port: int) -> None:
     spec = template["spec"]
     spec.pop("automountServiceAccountToken", None)  # the barrier reads its Framework
@@ -174,9 +185,17 @@ def _merged(given: Object, ours: Object) -> Object:
             spec[key] = [*(item for item in spec.get(key) or [] if item["name"] not in named), *our_spec[key]]
     spec["restartPolicy"] = "Never"
     spec.setdefault("terminationGracePeriodSeconds", our_spec["terminationGracePeriodSeconds"])
+    for key in ("serviceAccountName", "priorityClassName"):
+        if key in our_spec:
+            spec[key] = our_spec[key]
+    if our_spec.get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **our_spec["nodeSelector"]}
+    if our_spec.get("tolerations"):
+        own = spec.get("tolerations") or []
+        spec["tolerations"] = [*own, *(one for one in our_spec["tolerations"] if one not in own)]
     metadata = given.get("metadata") or {}
-    return {"metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **ours["metadata"]["labels"]}},
-            "spec": spec}
+    our_metadata = {key: {**(metadata.get(key) or {}), **of_trial} for key, of_trial in ours["metadata"].items()}
+    return {"metadata": {**metadata, **our_metadata}, "spec": spec}
 
 
 def _task(attempt: Mapping[str, Any], role_name: object, index: object) -> Mapping[str, Any]:

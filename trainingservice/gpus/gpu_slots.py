@@ -89,6 +89,15 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     return Waits(Reason("gpu_held", machine=machine, asked=request.gpu_number, free=len(free), held=held))
 
 
+@dataclass(frozen=True)
+class GpuBooking:
+    """GPUs of one machine for one node of a job, where no GPU may have more than ``max_jobs_per_gpu`` jobs."""
+
+    machine_identity: str
+    gpu_indices: tuple[int, ...]
+    max_jobs_per_gpu: int = 1
+
+
 class GpuBook(Protocol):
     """Who holds which GPUs of which machine, over all clusters and experiments of an installation."""
 
@@ -102,6 +111,9 @@ class GpuBook(Protocol):
         Booking again under the same name replaces what the job held.
         """
 
+    def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
+        """The same for all nodes of a job, in the order of their ranks: all of them are booked in one step, or none."""
+
     def free(self, job_name: str) -> None:
         """The job has ended or will not start: let go of what it holds. Harmless if it holds nothing."""
 
@@ -111,19 +123,26 @@ class MemoryGpuBook:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self._held: dict[str, tuple[GpuBooking, ...]] = {}
 
     def booked(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
         with self._lock:
-            return {job: gpus for job, (machine, gpus) in self._held.items() if machine == machine_identity}
+            return self._on(machine_identity)
+
+    def _on(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
+        return {job: tuple(index for node in here for index in node.gpu_indices) for job, nodes in self._held.items()
+                if (here := [node for node in nodes if node.machine_identity == machine_identity])}
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int) -> bool:
+        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu)])
+
+    def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
         with self._lock:
-            others = [gpus for job, (machine, gpus) in self._held.items()
-                      if machine == machine_identity and job != job_name]
-            if any(sum(index in gpus for gpus in others) >= max_jobs_per_gpu for index in gpu_indices):
-                return False
-            self._held[job_name] = (machine_identity, gpu_indices)
+            for node in nodes:
+                others = [gpus for job, gpus in self._on(node.machine_identity).items() if job != job_name]
+                if any(sum(index in gpus for gpus in others) >= node.max_jobs_per_gpu for index in node.gpu_indices):
+                    return False
+            self._held[job_name] = tuple(nodes)
             return True
 
     def free(self, job_name: str) -> None:

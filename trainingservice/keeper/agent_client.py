@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypedDict
 
 from trainingservice.errors import TemporaryError
 from trainingservice.lasting_thread import in_short
+from trainingservice.machine_load import MachineLoad
 from trainingservice.rest.told_json import read_json
 from trainingservice.secrets_in_use import ServiceThread
 from trainingservice.trial_job import KeeperAccess
@@ -61,6 +62,7 @@ class ExitDocument(TypedDict, total=False):
     message: str
     duration: float
     at: float
+    last_lines: str  #: of a rank of several: what it wrote last
 
 
 class FolderState(TypedDict, total=False):
@@ -73,6 +75,7 @@ class FolderState(TypedDict, total=False):
     working_directory: str
     delivered: bool
     waits_for: str  #: with "starting": why the attempt does not begin yet, a sentence; "" where nothing is amiss
+    node: contract.NodeDocument  #: of a trial with several nodes: which of them this is
     way_home: str  #: by which way its keeper was answered last: "direct", "relay", "files", "" before
 
 
@@ -106,6 +109,7 @@ class AgentClient:
         self._open: dict[int, Future[dict[str, Any]]] = {}
         self._closed = False
         self._hello: Future[dict[str, Any]] = Future()
+        self._load: MachineLoad | None = None
         self._thread = ServiceThread(target=self._read, name=f"{name}-reader", daemon=True)
         try:
             self._thread.start()
@@ -119,6 +123,11 @@ class AgentClient:
     def closed(self) -> bool:
         """The agent is gone, or ``close`` was called."""
         return self._closed
+
+    @property
+    def load(self) -> MachineLoad | None:
+        """How busy the machine was when the agent told it last; None before, and when the agent is gone."""
+        return None if self._closed else self._load
 
     def hello(self, timeout: float = 20.0) -> dict[str, Any]:
         """The agent's first line: version, pid, python, machine_id, host, home. Raises AgentGone."""
@@ -281,6 +290,8 @@ class AgentClient:
                     self._hello.set_exception(AgentGone(
                         f"the agent {self._name} speaks version {message.get('version')!r} of the talk, "
                         f"not {AGENT_VERSION}"))
+        elif event == "load":
+            self._load = MachineLoad.from_document(message.get("load"))
         elif event == "state" and self._on_event is not None:
             try:
                 self._on_event(message["folder"], message["state"])

@@ -19,7 +19,7 @@ def classify_exit(reason: str | None, exit_code: int | None, signal: int | None,
     the trial wrote to stderr.
     """
     if reason == contract.TIME_LIMIT:
-        return TrialJobStatus.EARLY_STOPPED, said or Reason("time_limit")
+        return TrialJobStatus.EARLY_STOPPED, Reason("time_limit")
     if reason == contract.STOPPED:
         return TrialJobStatus.SYS_CANCELED, said or Reason("keeper_stopped")
     if reason == contract.EXITED:

@@ -66,6 +66,13 @@ class ReplicatedKind(TrialKind):
                 "metadata": {"name": name, "labels": dict(labels)},
                 "spec": {"runPolicy": run_policy, self.specs: replicas, **self.more_of_spec()}}
 
+    def not_understood(self, sent: Object, trial: Object) -> str:
+        if sent["spec"]["runPolicy"].get("suspend") and not \
+                ((trial.get("spec") or {}).get("runPolicy") or {}).get("suspend"):
+            return (f"{self.operator} of the cluster is too old to suspend a {self.resource.kind}, so the trial would "
+                    "start at once. Upgrade it, or leave out kueueQueueName and runPolicy.suspend.")
+        return ""
+
     def more_of_spec(self) -> Object:
         """Further fields of spec."""
         return {}
@@ -81,7 +88,7 @@ class ReplicatedKind(TrialKind):
             failed = conditions["Failed"]
             return Seen(Phase.FAILED, failed_reason(failed), started, ended or condition_time(failed))
         if "Suspended" in conditions or ((trial.get("spec") or {}).get("runPolicy") or {}).get("suspend"):
-            return suspended(self.resource.kind)
+            return suspended(self.resource.kind, trial)
         if "Restarting" in conditions:
             said = condition_text(conditions["Restarting"])
             return Seen(Phase.RUNNING, of_kubernetes("platform_requeued", said, "Restarting") if said else "", started)

@@ -26,8 +26,8 @@ TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob
 #: Who we are among those that patch a runtime.
 MANAGER = "nniweb/trials"
 #: What of a pod a runtime can be patched with.
-_POD_FIELDS = ("serviceAccountName", "automountServiceAccountToken", "nodeSelector", "imagePullSecrets", "volumes",
-               "initContainers", "terminationGracePeriodSeconds")
+_POD_FIELDS = ("serviceAccountName", "automountServiceAccountToken", "nodeSelector", "tolerations", "imagePullSecrets",
+               "volumes", "initContainers", "terminationGracePeriodSeconds")
 
 
 class TrainJobKind(TrialKind):
@@ -46,6 +46,9 @@ class TrainJobKind(TrialKind):
             if name not in ("master", "worker"):
                 return (f"The cluster has Kubeflow Trainer instead of the operator, and its TrainJobs have no role "
                         f"{name}; use pytorch-operator's master and worker.")
+        if options.priority_class_name:
+            return ("The cluster has Kubeflow Trainer instead of pytorch-operator, and pods of its TrainJobs have the "
+                    "priority class of their runtime; remove priorityClassName, or choose another runtime.")
         first, *others = ({**role.model_dump(), "replicas": 0} for role in roles.values())
         if any(other != first for other in others):
             return ("The cluster has Kubeflow Trainer instead of pytorch-operator, and all nodes of its TrainJobs are "
@@ -93,7 +96,7 @@ class TrainJobKind(TrialKind):
                     "TrainingRuntimeNotSupported"))
             return Seen(Phase.FAILED, failed_reason(failed), None, condition_time(failed))
         if "Suspended" in conditions or (trial.get("spec") or {}).get("suspend"):
-            return suspended(TRAIN_JOBS.kind)
+            return suspended(TRAIN_JOBS.kind, trial)
         if any(job.get("ready") for job in (trial.get("status") or {}).get("jobsStatus") or []):
             return Seen(Phase.RUNNING)
         return queued("The TrainJob waits for its pods.")

@@ -24,7 +24,8 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 
 #: Fields of a Job's spec that clusters before Kubernetes 1.22 drop -> what a trial needs them for, and the way without.
 _NEEDS = {"completionMode": ("Several replicas need Indexed Jobs", "set replicas: 1"),
-          "suspend": ("The field suspend of runPolicy needs Jobs that can be suspended", "leave it out")}
+          "suspend": ("kueueQueueName and the field suspend of runPolicy need Jobs that can be suspended",
+                      "leave them out")}
 
 
 class JobKind(TrialKind):
@@ -67,7 +68,7 @@ class JobKind(TrialKind):
             failed = conditions["Failed"]
             return Seen(Phase.FAILED, failed_reason(failed), started, condition_time(failed))
         if "Suspended" in conditions or (trial.get("spec") or {}).get("suspend"):
-            return suspended(JOBS.kind)
+            return suspended(JOBS.kind, trial)
         if not status:
             return queued("The cluster has not processed the Job yet.")
         return queued("The Job waits for its pod.")

@@ -404,4 +404,6 @@ def _refusal(response: urllib3.BaseHTTPResponse, document: Object | None, data: 
 
 
 def _plain(error: object) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return error.strerror  # without number and path, which Python adds
     return str(error).rstrip(".") or type(error).__name__

@@ -13,8 +13,16 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from trainingservice.cluster_settings import ClusterSettings, CodePart, SettingsModel, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings, CodePart, SettingsModel
 from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
+from trainingservice.kubernetes_scheduling.fields import (
+    MembersMayUse,
+    ObjectName,
+    OfAllTrials,
+    SchedulingOptions,
+    not_permitted,
+)
+from trainingservice.kubernetes_scheduling.objects import conflicts
 from trainingservice.memory_size import Megabytes
 from trainingservice.refused_values import matching
 
@@ -24,10 +32,6 @@ LONGEST_OBJECT_NAME = 18
 LONGEST_POD_NAME = 63
 
 Namespace = Annotated[str, matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "1 to 63 small letters, digits and -")]
-#: A name of a service account, secret or claim.
-ObjectName = Annotated[str, matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
-                                     "1 to 253 small letters, digits, - and .")]
-
 
 _OF_AZURE = {"azure_account", "azure_share", "key_vault_name", "key_vault_key", "azure_account_key",
              "azure_secret_name"}
@@ -166,7 +170,8 @@ class KubernetesClusterSettings(ClusterSettings):
         "it has no effect on Kubernetes: each trial has pods of its own, so that the cluster schedules, limits and "
         "cleans up each trial separately")
 
-    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"way_home", "max_unfinished_objects"})
+    keeps_secrets: ClassVar[frozenset[str]] = frozenset({"way_home", "max_unfinished_objects", "for_all_trials",
+                                                         "members_may_use"})
 
     kubeconfig: Path | None = Field(
         default=None, description="kubeconfig file on the server. Default: in the cluster itself the pod's service "
@@ -180,6 +185,11 @@ class KubernetesClusterSettings(ClusterSettings):
                                        "and the server reads their reports from the pods' logs. (Not in NNI.)")
     max_unfinished_objects: int = Field(
         default=200, ge=1, description="Maximum number of trials on the cluster at the same time. (Not in NNI.)")
+    for_all_trials: OfAllTrials | None = Field(
+        default=None, description="Labels, annotations, node selector and tolerations of all trials. (Not in NNI.)")
+    members_may_use: MembersMayUse | None = Field(
+        default=None, description="What experiments of people who are no administrators may name. Default: only what "
+                                  "the cluster's metadata trial_config gives them. (Not in NNI.)")
 
     @model_validator(mode="before")
     @classmethod
@@ -210,18 +220,14 @@ OneTrialPerGpu = Annotated[int, one_trial_per_gpu(
     "them (time-slicing or MPS), and give their name, such as nvidia.com/gpu.shared, in gpuResource")]
 
 
-class KubernetesTrialOptions(TrialOptions):
+class KubernetesTrialOptions(SchedulingOptions):
     """What one experiment asks of its trials' pods, whatever their kind."""
 
-    service_account_name: ObjectName | None = Field(
-        default=None, description="Service account of the pods. Default: the namespace's own.")
     run_policy: RunPolicy = Field(default=RunPolicy(), description="How the cluster treats a trial's object.")
     keeper_image: str | None = Field(
         default=None, min_length=1, description="An image that contains the keeper as /keeper.pyz. An init container "
                                                 "copies it from there. Default: the keeper comes from a ConfigMap or "
                                                 "the storage. (Not in NNI.)")
-    node_selector: dict[str, str] = Field(
-        default={}, description="Labels that the pods' nodes must have. (Not in NNI.)")
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: each trial has pods of "
                                   "its own.")
@@ -232,6 +238,16 @@ class KubernetesTrialOptions(TrialOptions):
     def roles(self) -> dict[str, RoleSettings]:
         """The roles by name, the reporting one first."""
         raise NotImplementedError
+
+    def refused_on(self, settings: ClusterSettings, given: Self, *, by_administrator: bool
+                   ) -> list[tuple[str, str]]:
+        assert isinstance(settings, KubernetesClusterSettings)
+        found = conflicts(self, settings.for_all_trials)
+        if by_administrator:
+            return found
+        asked, of_cluster = self.asked(), given.asked()
+        beyond = {field: [name for name in names if name not in of_cluster[field]] for field, names in asked.items()}
+        return [*found, *not_permitted(beyond, settings.members_may_use or MembersMayUse())]
 
     def own_command(self) -> str:
         reporting = next(iter(self.roles().values()), None)

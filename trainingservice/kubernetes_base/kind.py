@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from trainingservice.kubernetes_base.api import Object, Resource
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
 from trainingservice.kubernetes_base.pods import of_kubernetes, seconds
+from trainingservice.kubernetes_scheduling.objects import queue_of
 
 
 class Phase(Enum):
@@ -82,6 +83,8 @@ class TrialKind(abc.ABC):
     needs_token: ClassVar[bool] = False
     #: Whether its controller may end all pods and make others, in which the trial goes on.
     runs_again: ClassVar[bool] = False
+    #: Whether Kueue does not know the kind and admits each of its pods for itself.
+    is_queued_by_pod: ClassVar[bool] = False
     #: Whether a trial has a volume of its own, which goes with its object.
     has_volume: ClassVar[bool] = False
 
@@ -145,8 +148,12 @@ def failed_reason(condition: Mapping[str, Any]) -> str:
                          cause) if said else ""
 
 
-def suspended(kind: str) -> Seen:
-    """Of an object that somebody has suspended."""
+def suspended(kind: str, trial: Object) -> Seen:
+    """Of an object that is suspended, by Kueue or by somebody."""
+    if queue := queue_of(trial):
+        return Seen(Phase.WAITING, of_kubernetes(
+            "platform_queue", f"The {kind} waits in Kueue's queue {queue}. Kueue starts it when the queue has room."),
+            suspended=True)
     return Seen(Phase.WAITING, of_kubernetes(
         "platform_held", f"The {kind} is suspended. It starts when somebody resumes it."), suspended=True)
 

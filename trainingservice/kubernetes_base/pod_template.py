@@ -11,6 +11,7 @@ from trainingservice.kubernetes_base import names
 from trainingservice.kubernetes_base.api import Object
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, StorageSettings
 from trainingservice.kubernetes_base.kind import Role
+from trainingservice.kubernetes_scheduling.objects import pod_fields, pod_metadata
 from trainingservice.trial_job import TrialJobDetail
 from trialkeeper import contract, pod
 
@@ -70,7 +71,7 @@ def pod_template(job: TrialJobDetail, role: Role, delivery: Delivery, options: K
     spec: Object = {
         "restartPolicy": "Never",
         **({} if automount else {"automountServiceAccountToken": False}),
-        "terminationGracePeriodSeconds": math.ceil(job.form.limits.grace_period) + TIME_TO_DELIVER,
+        "terminationGracePeriodSeconds": math.ceil(job.form.longest_end) + TIME_TO_DELIVER,
         "containers": [main],
         "volumes": volumes,
     }
@@ -105,13 +106,8 @@ def _completed(main: Object, spec: Object, role: Role, delivery: Delivery, optio
     if delivery.storage is not None and (delivery.storage.storage_type != "pvc" or delivery.storage.claim_name):
         spec.setdefault("volumes", []).append({"name": "nni-vol", **_volume(delivery.storage, delivery.azure_secret)})
         main.setdefault("volumeMounts", []).append({"name": "nni-vol", "mountPath": STORAGE_FOLDER})
-    if options.service_account_name:
-        spec["serviceAccountName"] = options.service_account_name
-    if options.node_selector:
-        spec["nodeSelector"] = dict(options.node_selector)
-    if pull_secret:
-        spec["imagePullSecrets"] = [{"name": pull_secret}]
-    return {"metadata": {"labels": {**labels, names.ROLE: role.name.lower()}}, "spec": spec}
+    spec |= pod_fields(options, pull_secret)
+    return {"metadata": pod_metadata(options, {**labels, names.ROLE: role.name.lower()}), "spec": spec}
 
 
 def _keeper_path(delivery: Delivery) -> str:

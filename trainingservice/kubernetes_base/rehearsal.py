@@ -24,6 +24,7 @@ from trainingservice.kubernetes_base.complaints import EVENTS
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.quotas import limits_of
 from trainingservice.kubernetes_base.rehearsal_pod import try_pods
+from trainingservice.kubernetes_scheduling.named import named_in
 from trainingservice.rest.told_json import read_json
 from trialkeeper.whole_number import whole_number
 from trialkeeper.wildcards import shell_wildcards
@@ -49,7 +50,8 @@ def rehearse_cluster(service: ClusterAccess, options: KubernetesTrialOptions | N
     findings.append(RehearsalFinding("connection", True,
                                      f"Kubernetes {version.get('gitVersion', '')} answers at {service.api.address}."))
     for step in (_namespace(service, timeout), _kind(service, options, timeout), _rights(service, options, timeout),
-                 _quota(service, timeout), _gpus(service, options, timeout), registries(options), _storage(service)):
+                 _quota(service, timeout), _gpus(service, options, timeout), _named(service, options, timeout),
+                 registries(options), _storage(service)):
         try:
             findings += step
         except ApiRefusal as refusal:
@@ -192,6 +194,33 @@ def _gpus(service: ClusterAccess, options: KubernetesTrialOptions | None,
                                                   "gpuResource.", temporary=True)
         else:
             yield RehearsalFinding("gpus", True, f"Nodes have up to {most} {role.gpu_resource}.")
+
+
+def _named(service: ClusterAccess, options: KubernetesTrialOptions | None,
+           timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
+    """What the experiment names and the cluster lacks; nothing where our account may not look: trials show it then."""
+    for thing in named_in(options) if options is not None else ():
+        version = "v1"
+        if thing.no_group:
+            try:
+                group = service.api.call("GET", f"/apis/{thing.group}", timeout=timeout)
+            except ApiRefusal as refusal:
+                if refusal.code != 404:
+                    raise
+                yield RehearsalFinding(thing.check, False, thing.no_group)
+                continue
+            version = str((group.get("preferredVersion") or {}).get("version") or version)
+        try:
+            service.api.call("GET", thing.path(service.namespace, version), timeout=timeout)
+        except ApiRefusal as refusal:
+            if refusal.code == 404:
+                where = f"Namespace {service.namespace}" if thing.is_in_namespace else "The cluster"
+                yield RehearsalFinding(thing.check, False, f"{where} has no {thing.plural}/{thing.name}, so "
+                                       f"{thing.missing}. Create it, or correct {thing.field}.")
+            elif refusal.code != 403:
+                raise
+        else:
+            yield RehearsalFinding(thing.check, True, f"The cluster has {thing.plural}/{thing.name}.")
 
 
 def _count(node: Object, resource: str) -> int:

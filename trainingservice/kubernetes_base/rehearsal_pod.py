@@ -19,6 +19,7 @@ from trainingservice.kubernetes_base.cluster_access import ClusterAccess
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, RoleSettings
 from trainingservice.kubernetes_base.kind import Role
 from trainingservice.kubernetes_base.pod_template import resources_of
+from trainingservice.kubernetes_scheduling.objects import pod_fields, pod_metadata
 from trainingservice.secrets_in_use import with_secrets_of_now
 
 #: How long the test pod may take, image included, in seconds.
@@ -75,13 +76,16 @@ def _findings(service: ClusterAccess, role: RoleSettings, options: KubernetesTri
     made: list[str] = []
     try:
         try:
-            spec = _spec(role, options, probe_arguments(urls, service.context.ca_file) if runs_keeper else None)
             if role.private_registry_auth_path is not None:  # a name of its own: a fixed one would keep an old login
                 _make_pull_secret(service, name, role)
                 made.append(name)
-                spec["imagePullSecrets"] = [{"name": name}]
+            spec = _spec(role, options, probe_arguments(urls, service.context.ca_file) if runs_keeper else None,
+                         next(iter(made), ""))
+            metadata = _metadata(service, name)
+            if options is not None:
+                metadata |= pod_metadata(options, metadata["labels"])
             pod = service.api.call("POST", PODS.path(service.namespace), body={
-                "apiVersion": "v1", "kind": "Pod", "metadata": _metadata(service, name), "spec": spec})
+                "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         except ApiRefusal as refusal:
             yield _refused(refusal)
             return
@@ -102,8 +106,11 @@ def _metadata(service: ClusterAccess, name: str) -> Object:
     return {"name": name, "labels": {names.REHEARSAL: service.cluster}}
 
 
-def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, probe: list[str] | None) -> Object:
-    """``probe``: what the Python of the image is given; None: it need not have one."""
+def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, probe: list[str] | None,
+          own_secret: str) -> Object:
+    """``probe``: what the Python of the image is given; None: it need not have one. ``own_secret``: made of the role's
+    login.
+    """
     container: Object = {"name": "probe", "image": role.docker_image,
                          "command": ["true"] if probe is None else [role.python, *probe],
                          "terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -113,11 +120,7 @@ def _spec(role: RoleSettings, options: KubernetesTrialOptions | None, probe: lis
         container["resources"] = {"requests": resources, "limits": resources}
     spec: Object = {"restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
                     "activeDeadlineSeconds": int(POD_DEADLINE) + 30, "containers": [container]}
-    if options is not None and options.service_account_name:
-        spec["serviceAccountName"] = options.service_account_name
-    if options is not None and options.node_selector:
-        spec["nodeSelector"] = dict(options.node_selector)
-    return spec
+    return spec if options is None else {**spec, **pod_fields(options, own_secret)}
 
 
 def _make_pull_secret(service: ClusterAccess, name: str, role: RoleSettings) -> None:
@@ -143,8 +146,8 @@ def _refused(refusal: ApiRefusal) -> RehearsalFinding:
     if refusal.code == 403:  # rules that hold for the pods of trials as well
         return RehearsalFinding(
             "trial", False, "The namespace's rules do not admit a pod like those of trials: "
-            f"{str(refusal).rstrip('.')}. Change the role in the file (cpuNumber and memorySize, serviceAccountName), "
-            "or the namespace's rules.",
+            f"{str(refusal).rstrip('.')}. Change the file (cpuNumber and memorySize of the role, serviceAccountName, "
+            "priorityClassName), or the namespace's rules.",
             temporary="exceeded quota" in str(refusal))
     return RehearsalFinding("trial", False, str(error_of(refusal, "create a test pod")), temporary=refusal.code >= 429)
 

@@ -38,6 +38,7 @@ from trainingservice.kubernetes_base.rehearsal import rehearse_cluster
 from trainingservice.kubernetes_base.room import Room
 from trainingservice.kubernetes_base.storage import SharedStorage
 from trainingservice.kubernetes_base.submission import Submission
+from trainingservice.kubernetes_scheduling.objects import queue_labels, queue_of, with_those_of_all
 from trainingservice.polling.job_record import Observation
 from trainingservice.polling.service import PollingTrainingService
 from trainingservice.reasons import Reason, with_more
@@ -319,7 +320,7 @@ class KubernetesService(PollingTrainingService):
 
     def options_of(self, options: TrialOptions) -> KubernetesTrialOptions:
         if isinstance(options, KubernetesTrialOptions):
-            return options
+            return with_those_of_all(options, self.settings.for_all_trials)
         raise PermanentError(f"The trial has no options of the platform {self.platform}. Launch the experiment again.")
 
     def roles_of(self, job: TrialJobDetail) -> list[Role]:
@@ -459,7 +460,7 @@ def _has_ended_a_run(reporting: Object | None, container: str) -> bool:
 def _slim(trial: Object) -> Object:
     """What of a trial's object is kept in memory."""
     metadata = trial["metadata"]
-    return {"metadata": {key: metadata[key] for key in ("name", "uid", "deletionTimestamp", "creationTimestamp")
-                         if key in metadata},
+    return {"metadata": {**{key: metadata[key] for key in ("name", "uid", "deletionTimestamp", "creationTimestamp")
+                            if key in metadata}, "labels": queue_labels(queue_of(trial))},
             "spec": {key: trial["spec"][key] for key in ("suspend", "runPolicy") if key in (trial.get("spec") or {})},
             "status": trial.get("status") or {}}

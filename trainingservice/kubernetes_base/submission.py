@@ -14,6 +14,7 @@ from trainingservice.kubernetes_base.cluster_access import ClusterAccess
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Role
 from trainingservice.kubernetes_base.pod_template import Delivery, job_key, plain_template, pod_template
+from trainingservice.kubernetes_scheduling.objects import queue_labels
 from trainingservice.trial_job import TrialJobDetail, job_document
 from trialkeeper import contract
 
@@ -131,8 +132,12 @@ class Submission:
         """The trial's object as it is sent."""
         job = self._with_grace(job)
         options = self._service.options_of(job.form.options)
-        labels = names.trial_labels(self._service.cluster, job.form.experiment_id, job.id)
         kind = self._service.kind
+        queue = queue_labels(options.kueue_queue_name)
+        own = names.trial_labels(self._service.cluster, job.form.experiment_id, job.id)
+        labels = {**own, **queue} if kind.is_queued_by_pod else own
+        if queue and not kind.is_queued_by_pod:
+            options = options.model_copy(update={"run_policy": options.run_policy.model_copy(update={"suspend": True})})
         tells = not self._service.settings.keepers_call_home()
         templates = []
         for role in roles:
@@ -147,8 +152,12 @@ class Submission:
                 template = plain_template(role, delivery, options, labels=labels, container=kind.container,
                                           pull_secret=pull)
             templates.append((role, template))
-        manifest = kind.manifest(names.object_name(job.id), labels, templates, options)
-        manifest["metadata"]["namespace"] = self._service.namespace
+        of_object = {**options.labels, **({} if kind.is_queued_by_pod else queue), **own}
+        manifest = kind.manifest(names.object_name(job.id), of_object, templates, options)
+        metadata = manifest["metadata"]
+        metadata["namespace"] = self._service.namespace
+        if options.annotations:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **options.annotations}
         return manifest
 
     def _document(self, job: TrialJobDetail, role: Role, code: contract.CodeDocument | None) -> contract.JobDocument:

@@ -21,6 +21,7 @@ from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.local.environment import allowed_environment
 from trainingservice.local.os_user import agent_command, end
 from trainingservice.local.user_folder import UserFolder
+from trainingservice.machine_load import MachineLoad
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,12 @@ class AgentProcess:
         """Process id of the agent that runs now, None where none does."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
+
+    @property
+    def load(self) -> MachineLoad | None:
+        """How busy the machine is, as the agent that runs now told it last; None where none did."""
+        client = self._client
+        return None if client is None else client.load
 
     def client(self) -> AgentClient:
         """A client of a living agent, started if need be. Raises TemporaryError where none can be had."""

@@ -12,8 +12,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from trainingservice.cluster_settings import ClusterSettings, SettingsModel, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings, SettingsModel
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.nodes.options import NodeOptions
 from trainingservice.refused_values import matching
 
 
@@ -57,7 +58,7 @@ class ShellEnvironment(SettingsModel):
                             AfterValidator(_is_printable)] = ""
 
 
-class LocalTrialOptions(TrialOptions):
+class LocalTrialOptions(NodeOptions):
     """How an experiment's trials use this machine."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {
@@ -124,7 +125,7 @@ class LocalTrialOptions(TrialOptions):
 
     def with_gpus(self, gpu_number: int | None) -> Self:
         copy = self.model_copy()
-        copy._asked = gpu_number or 0
+        copy._asked = self.gpus_of_a_trial(gpu_number)
         return copy
 
     @property

@@ -23,14 +23,18 @@ from trainingservice.gpus.gpu_slots import Assigned, GpuRequest, Impossible, cho
 from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
+from trainingservice.keeper.trial_of_ranks import TrialOfRanks
 from trainingservice.local.agents import LocalAgents
 from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
+from trainingservice.local.node_jobs import LocalNodes
 from trainingservice.local.pythons import LocalPythons
 from trainingservice.local.rehearsal import rehearse_local
+from trainingservice.nodes.node_names import job_and_rank, node_name
+from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.reasons import Reason
 from trainingservice.refused_values import refusals
-from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail, job_document
+from trainingservice.trial_job import ResumedJob, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract, machine
 from trialkeeper.attempt_folder import ENDED_STATE
@@ -83,6 +87,7 @@ class LocalTrainingService(PollingTrainingService):
         self._gpus = GpuWatch(lambda: self._agent.client().gpus(), self._held_gpus, self._gpus_matter,
                               self.room_may_be_free, monotonic)
         self._pythons = LocalPythons(self._host, self._agents, monotonic)
+        self._nodes = LocalNodes(self._host, monotonic)
         self._packing = threading.Lock()
         self._whole: set[Path] = set()
         self._has_nvidia_smi = False
@@ -120,7 +125,8 @@ class LocalTrainingService(PollingTrainingService):
         alive = self._agent.pid is not None
         return [MachineDetail(name=self._host, identity=self._identity, gpus=() if look is None else look.gpus,
                               message="" if look is None or not self._has_nvidia_smi else look.error,
-                              agent_state="running" if alive else "not running", way_home="direct")]
+                              agent_state="running" if alive else "not running", way_home="direct",
+                              load=self._agent.load)]
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
         was_running = self._agents.any_runs()
@@ -150,11 +156,14 @@ class LocalTrainingService(PollingTrainingService):
         gpu_indices = self._reserve(job, client) if form.gpu_number else None
         folder = self._folder(job)
         try:
-            state = self._start_keeper(client, job, code, gpu_indices)
+            state = self._start_keeper(client, replace(job, gpu_indices=gpu_indices), code)
         except AgentError:  # refused for sure; where the agent was lost on the way the trial may run on its GPUs
             self.context.gpu_book.free(job.id)
             raise
         seen = self._seen(job, state) or Observation(TrialJobStatus.WAITING)
+        if nodes_of(form.options) > 1:
+            seen = Observation(TrialJobStatus.WAITING)
+            self.ask_soon()
         return replace(seen, gpu_indices=gpu_indices, url=folder.as_uri(), machine=self._host,
                        interpreter=self._pythons.interpreter(form.command, choice, options, _folder_itself(code)))
 
@@ -178,31 +187,66 @@ class LocalTrainingService(PollingTrainingService):
 
     def _observe_jobs_of_a_user(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         client = self._client(jobs[0])
-        folders = {str(self._folder(job)): job for job in jobs}
+        folders = {str(self._folder(job, rank)): job for job in jobs for rank in range(nodes_of(job.form.options))}
         answers: dict[str, Observation | None] = {}
+        told: dict[str, dict[int, FolderState]] = {}
         known = self.accepted_when_resumed(job.id for job in jobs)
-        accepted = {folder: known[job.id] for folder, job in folders.items() if job.id in known}
+        accepted = {str(self._folder(job)): known[job.id] for job in jobs if job.id in known}
         for folder, state in client.state(list(folders), accepted=accepted).items():
             if (job := folders.get(folder)) is None:
                 continue
+            rank = job_and_rank(Path(folder).name)[1]
             self.seen_again(job.id)
             seen = self._seen(job, state)
-            if seen is None and job.is_early_stopped is None and self._was_prepared(job):
+            if seen is None and rank == 0 and job.is_early_stopped is None and self._was_prepared(job):
                 # its keeper was killed before it began: nothing has run, so it is simply started again
-                seen = self._seen(job, self._start_keeper(client, job, self._code(job), job.gpu_indices))
-            answers[job.id] = seen
-        return answers
+                state = self._start_keeper(client, job, self._code(job))
+                seen = self._seen(job, state)
+            if nodes_of(job.form.options) > 1:
+                told.setdefault(job.id, {})[rank] = state
+            else:
+                answers[job.id] = seen
+        return answers | {job.id: self._of_ranks(client, job, told[job.id]) for job in jobs if job.id in told}
+
+    def _of_ranks(self, client: AgentClient, job: TrialJobDetail, states: dict[int, FolderState]) -> Observation | None:
+        """What the ranks of a trial mean for it; those that are due are started, those that must not go on are ended.
+        """
+        if states[0]["state"] == "absent":
+            return None
+        for rank in self._nodes.due(job, states):
+            try:
+                states[rank] = self._start_keeper(client, job, self._code(job), rank, states[0].get("node"))
+            except AgentError as error:
+                return self._ended(client, job, self._nodes.not_started(job, states, rank, str(error)))
+        return self._ended(client, job, self._nodes.judged(job, states))
+
+    def _ended(self, client: AgentClient, job: TrialJobDetail, trial: TrialOfRanks) -> Observation:
+        for rank in trial.stop:
+            client.stop(str(self._folder(job, rank)))
+        if trial.stop or trial.waits:
+            self.ask_within(KEEPER_TELLS_WITHIN)
+        return trial.seen
 
     def _start_keeper(self, client: AgentClient, job: TrialJobDetail, code: contract.CodeDocument | None,
-                      gpu_indices: tuple[int, ...] | None) -> FolderState:
+                      rank: int = 0, first: contract.NodeDocument | None = None) -> FolderState:
+        """``first``: what rank 0 says of itself, where another rank is started."""
         user_folder = self._agents.user_folder(self._os_user(job))
         access = job.form.keeper
         if user_folder is not None and access.url_file is not None:  # the server's own is out of its reach
             access = replace(access, url_file=user_folder.url_file)
-        return client.start(str(self._folder(job)), self._document(job, code, gpu_indices), access)
+        document = self._document(job, code, self._nodes.gpus(job, rank))
+        if "node" in document:
+            self._nodes.complete(document["node"], rank, first)
+        return client.start(str(self._folder(job, rank)), document, access)
 
     def stop_job(self, job: TrialJobDetail) -> None:
-        self._note_state(job, self._client(job).stop(str(self._folder(job))))
+        client = self._client(job)
+        if nodes_of(job.form.options) == 1:
+            self._note_state(job, client.stop(str(self._folder(job))))
+            return
+        for rank in range(nodes_of(job.form.options)):
+            client.stop(str(self._folder(job, rank)))
+        self.ask_soon()
 
     def remove_experiment(self, experiment_id: str, jobs: Sequence[TrialJobDetail]) -> None:
         trials = self.context.state_folder / "trials" / experiment_id
@@ -221,14 +265,17 @@ class LocalTrainingService(PollingTrainingService):
     def is_multi_phase_job_supported(self) -> bool:
         return True
 
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        order: contract.Order = {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
-                                 "text": parameters.value}
+    def deliver_order(self, job: TrialJobDetail, order: contract.Order) -> None:
         self._client(job).deliver(str(self._folder(job)), [order])
 
     def output_folder(self, job: TrialJobDetail) -> OutputFolder:
+        return self._opened(job, f"trials/{job.form.experiment_id}/{job.id}/{contract.NNI_FOLDER}")
+
+    def rank_folder(self, job: TrialJobDetail, rank: int) -> OutputFolder:
+        return self._opened(job, f"trials/{job.form.experiment_id}/{node_name(job.id, rank)}")
+
+    def _opened(self, job: TrialJobDetail, folder: str) -> OutputFolder:
         user_folder = self._agents.user_folder(self._os_user(job))
-        folder = f"trials/{job.form.experiment_id}/{job.id}/{contract.NNI_FOLDER}"
         if user_folder is None:
             return FolderHere(str(self.context.state_folder), folder)
         return FolderElsewhere(str(user_folder.path), folder, user_folder.user.run_python)
@@ -236,6 +283,7 @@ class LocalTrainingService(PollingTrainingService):
     def job_ended(self, job: TrialJobDetail) -> None:
         if job.form.gpu_number:  # the book is shared, so that opening it costs something
             self.context.gpu_book.free(job.id)
+        self._nodes.forget(job.id)
 
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         for job in jobs:
@@ -293,7 +341,7 @@ class LocalTrainingService(PollingTrainingService):
             raise MustWait(Reason("gpus_not_seen", machine=self._host, asked=job.form.gpu_number))
         if look.error:
             raise MustWait(Reason("gpus_unread", machine=self._host, asked=job.form.gpu_number, error=look.error))
-        request = self._request(job.form.options, job.form.gpu_number or 0)
+        request = self._request(job.form.options, (job.form.gpu_number or 0) * nodes_of(job.form.options))
         choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
@@ -313,11 +361,12 @@ class LocalTrainingService(PollingTrainingService):
     def _client(self, job: TrialJobDetail) -> AgentClient:
         return self._agents.of(self._os_user(job)).client()
 
-    def _folder(self, job: TrialJobDetail) -> Path:
+    def _folder(self, job: TrialJobDetail, rank: int = 0) -> Path:
+        name = node_name(job.id, rank)
         user_folder = self._agents.user_folder(self._os_user(job))
         if user_folder is not None:
-            return user_folder.attempt(job.form.experiment_id, job.id)
-        return self.context.state_folder / "trials" / job.form.experiment_id / job.id
+            return user_folder.attempt(job.form.experiment_id, name)
+        return self.context.state_folder / "trials" / job.form.experiment_id / name
 
     def _was_prepared(self, job: TrialJobDetail) -> bool:
         """Whether the attempt's folder holds a job."""
@@ -376,7 +425,11 @@ class LocalTrainingService(PollingTrainingService):
 
     def _hear_agent(self, os_user: str, folder: str, state: FolderState) -> None:
         try:
-            job = self.get_trial_job(Path(folder).name)
+            name, _ = job_and_rank(Path(folder).name)
+            job = self.get_trial_job(name)
+            if nodes_of(job.form.options) > 1:
+                self.ask_soon()
+                return
             # an agent that a trial of its user has taken over must not speak for the trials of others
             if self._os_user(job) == os_user and str(self._folder(job)) == folder:
                 self._note_state(job, state)

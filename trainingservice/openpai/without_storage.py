@@ -12,7 +12,7 @@ from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.polling.job_record import Observation
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.storage_channel import StorageChannel, better_known
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trialkeeper import contract
 
 #: What else a job needs, and what to write.
@@ -53,8 +53,8 @@ class ServerChannel(StorageChannel):
         require_archive(form.code)
         return "", ""
 
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        raise Unsupported("A job of OpenPAI without a storage cannot be given further parameters by its platform.")
+    def deliver_order(self, job: TrialJobDetail, order: contract.Order) -> None:
+        raise Unsupported("The platform has no way to the keeper of a job of OpenPAI without a storage.")
 
 
 def no_output_folder() -> OutputFolder:

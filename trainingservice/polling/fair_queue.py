@@ -11,7 +11,8 @@ Job = TypeVar("Job")
 
 
 class FairQueue(Generic[Job]):
-    """The experiment with the fewest jobs under way goes first; of one experiment the job that was added first.
+    """Experiments of a higher priority go first; of one priority the experiment with the fewest jobs under way; of one
+    experiment the job that was added first.
 
     For one thread.
     """
@@ -20,23 +21,23 @@ class FairQueue(Generic[Job]):
         """``under_way``: the experiment of each job that the platform has."""
         self._under_way = Counter(under_way)
         self._waiting: dict[str, deque[Job]] = {}
-        #: (jobs under way, order of the experiments, experiment): one entry for each that has jobs waiting.
-        self._queue: list[tuple[int, int, str]] = []
+        #: (-priority, jobs under way, order of the experiments, experiment): one entry for each that has jobs waiting.
+        self._queue: list[tuple[int, int, int, str]] = []
 
-    def add(self, experiment: str, job: Job) -> None:
-        """A job that waits. Before the first ``next``."""
+    def add(self, experiment: str, job: Job, priority: int = 0) -> None:
+        """A job that waits. Before the first ``next``. An experiment has the priority of its first job."""
         if experiment not in self._waiting:
             self._waiting[experiment] = deque()
-            heapq.heappush(self._queue, (self._under_way[experiment], len(self._waiting), experiment))
+            heapq.heappush(self._queue, (-priority, self._under_way[experiment], len(self._waiting), experiment))
         self._waiting[experiment].append(job)
 
     def next(self) -> Job | None:
         """The job to try now, once; None when all were tried."""
         while self._queue:
-            number, order, experiment = self._queue[0]
+            after, number, order, experiment = self._queue[0]
             waiting = self._waiting[experiment]
             if number != self._under_way[experiment] and waiting:  # one was started since it was put here
-                heapq.heapreplace(self._queue, (self._under_way[experiment], order, experiment))
+                heapq.heapreplace(self._queue, (after, self._under_way[experiment], order, experiment))
             elif waiting:
                 return waiting.popleft()
             else:

@@ -88,8 +88,8 @@ class JobLoop(PolledPlatform):
     # --- submissions -------------------------------------------------------------------------
 
     def _drain_queue(self) -> None:
-        """Try each job of the queue that is due once. The experiment with the fewest jobs on the platform goes first,
-        counted anew after each start; of one experiment those that were tried longest ago.
+        """Try each job of the queue that is due once. The highest priority goes first, then the experiment with the
+        fewest jobs on the platform, counted anew after each start; of one experiment those that were tried longest ago.
         """
         now = self._monotonic()
         with self._lock:
@@ -97,7 +97,7 @@ class JobLoop(PolledPlatform):
             turns: FairQueue[JobRecord] = FairQueue(record.detail.form.experiment_id for record in self._jobs.values()
                                             if record.stage in (Stage.STARTING, Stage.SUBMITTED))
         for waiting in sorted(due, key=lambda record: record.tried_at):  # stable: then by submission
-            turns.add(waiting.detail.form.experiment_id, waiting)
+            turns.add(waiting.detail.form.experiment_id, waiting, waiting.detail.form.priority)
         while (record := turns.next()) is not None:
             with self._lock:
                 if self._closed.is_set() or self._no_start_before > self._monotonic():

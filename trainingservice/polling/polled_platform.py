@@ -14,6 +14,7 @@ from trainingservice.cluster_settings import TrialOptions
 from trainingservice.errors import Unsupported
 from trainingservice.polling.job_record import Observation
 from trainingservice.trial_job import HyperParameters, TrialJobDetail
+from trialkeeper import contract
 
 
 class PolledPlatform(TrainingService):
@@ -78,9 +79,17 @@ class PolledPlatform(TrainingService):
     def close(self) -> None:
         """``clean_up``: end connections and threads. Called once."""
 
+    def deliver_order(self, job: TrialJobDetail, order: contract.Order) -> None:
+        """Bring an order to the keeper of a running job, sooner than the answer to its next report.
+
+        Raises Unsupported where the platform has no way to it.
+        """
+        raise Unsupported(f"the {self.platform} platform cannot bring an order to the keeper of a running job")
+
     def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
         """Give a running trial the parameters of a later phase."""
-        raise Unsupported(f"the {self.platform} platform cannot give a running trial further parameters")
+        self.deliver_order(job, {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
+                                 "text": parameters.value})
 
     def job_ended(self, job: TrialJobDetail) -> None:
         """Called once when a job has ended, however it ended: let go of what was reserved for it."""

@@ -15,6 +15,7 @@ by those behind it), and that a job's every intermediate status is seen.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -26,6 +27,7 @@ from trainingservice.polling.job_loop import JobLoop
 from trainingservice.polling.job_record import JobRecord, Observation, Stage
 from trainingservice.trial_job import JobApplicationForm, ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
 
@@ -173,6 +175,12 @@ class PollingTrainingService(JobLoop):
         if stage is Stage.SUBMITTED:
             self._stop(record)
         self._wake.set()
+
+    def give_order(self, job_name: str, order: contract.Order) -> None:
+        record = self._record(job_name)
+        if record.stage is Stage.SUBMITTED and not record.detail.status.is_end:
+            with contextlib.suppress(Unsupported):
+                self.deliver_order(record.detail, order)
 
     def forget_trial_jobs(self, job_names: Collection[str]) -> None:
         with self._lock:

@@ -42,6 +42,7 @@ class AttemptRecord:
         self.resources: dict[str, Any] | None = None
         self.gone = False
         self._stop_reason: str | None = None
+        self._freeze_reason: str | None = None
         self._parameters: dict[int, str] = {}
         self._awaited_index = -1  # of the parameters the trial asked for last; -1: none
         self._lock = threading.RLock()
@@ -60,6 +61,9 @@ class AttemptRecord:
 
     def order_stop(self, reason: str) -> None:
         self._change({"stop": reason})
+
+    def order_freeze(self, reason: str) -> None:
+        self._change({"freeze": reason})
 
     def order_parameters(self, index: int, text: str) -> None:
         self._change({"parameters": {"index": index, "text": text}})
@@ -92,6 +96,8 @@ class AttemptRecord:
             orders: list[contract.Order] = []
             if self._stop_reason is not None:
                 orders.append({"order": contract.ORDER_STOP, "reason": self._stop_reason})
+            elif self._freeze_reason is not None:
+                orders.append({"order": contract.ORDER_FREEZE, "reason": self._freeze_reason})
             if not report.replica:
                 orders += [{"order": contract.ORDER_PARAMETERS, "index": index, "text": self._parameters[index]}
                            for index in sorted(self._parameters) if index > report.keeper["parameter_index"]]
@@ -119,6 +125,8 @@ class AttemptRecord:
             self.code_archive = Path(change["code_archive"]) if change["code_archive"] else None
         if "stop" in change:
             self._stop_reason = change["stop"]
+        if "freeze" in change:
+            self._freeze_reason = change["freeze"]
         if "parameters" in change:
             self._parameters[change["parameters"]["index"]] = change["parameters"]["text"]
         if "gone" in change:

@@ -66,9 +66,14 @@ def read_question(body: bytes) -> list[str]:
 
 def check_chunk(body: bytes, sha256: str) -> None:
     """Raises RefusedReport, 400, for a chunk that is empty or whose hash is another one."""
-    if not body:
+    check_hash(len(body), hashlib.sha256(body).hexdigest(), sha256)
+
+
+def check_hash(size: int, found: str, sha256: str) -> None:
+    """The same of a chunk of ``size`` bytes whose hash was found to be ``found``."""
+    if not size:
         raise _wrong("a chunk must have at least one byte")
-    if hashlib.sha256(body).hexdigest() != sha256:
+    if found != sha256:
         raise _wrong("the chunk has another SHA-256 than the address")
 
 

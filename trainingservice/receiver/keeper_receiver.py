@@ -148,6 +148,10 @@ class KeeperReceiver:
         """Have the keeper end its trial when it reports next. Raises UnknownTrialJob."""
         self._attempt(job_name).order_stop(reason)
 
+    def order_freeze(self, job_name: str, reason: str) -> None:
+        """Have the keeper freeze its trial when it reports next. Raises UnknownTrialJob."""
+        self._attempt(job_name).order_freeze(reason)
+
     def order_parameters(self, job_name: str, parameters: HyperParameters) -> None:
         """Give the running trial its next parameters (multi-phase). Raises UnknownTrialJob."""
         self._attempt(job_name).order_parameters(parameters.index, parameters.value)

@@ -288,7 +288,22 @@ def _read_ended(raw: Mapping[str, Any]) -> dict[str, Any]:
         raise WrongEntry("duration", "must not be negative")
     return {"exit_code": _integer(raw, "exit_code", -_INT32 - 1, 2 * _INT32 + 1, optional=True),
             "signal": _integer(raw, "signal", 0, _INT32, optional=True), "reason": raw["reason"],
-            "message": storable(message[:MAX_MESSAGE]), "duration": duration}
+            "message": storable(message[:MAX_MESSAGE]), "duration": duration,
+            "warm_start": _read_warm_start(raw.get("warm_start"))}
+
+
+def _read_warm_start(raw: Any) -> contract.WarmStartDocument | None:
+    """None where it is not told, or not in a form that can be read: nothing depends on it."""
+    if not isinstance(raw, dict) or not isinstance(raw.get("warm"), bool):
+        return None
+    if raw["warm"]:
+        memory, modules = raw.get("memory"), raw.get("modules")
+        if not _is_int(memory) or not _is_int(modules):
+            return None
+        return {"warm": True, "memory": memory, "modules": modules, "learns": bool(raw.get("learns"))}
+    if raw.get("cause") not in contract.PLAIN_START_CAUSES or not isinstance(raw.get("detail"), str):
+        return None
+    return {"warm": False, "cause": raw["cause"], "detail": storable(raw["detail"][:MAX_DETAIL])}
 
 
 def _read_checkpoint(raw: Mapping[str, Any]) -> dict[str, Any]:

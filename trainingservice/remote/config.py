@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, field_validator
 
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.nodes.options import NodeOptions
+from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.words.shown_value import shown
@@ -26,7 +28,7 @@ class RemoteMachineSettings(SshLoginSettings):
 
     keeps_secrets: ClassVar[frozenset[str]] = frozenset({
         "use_active_gpu", "max_trial_number_per_gpu", "gpu_indices", "max_trial_number", "python_path", "environment",
-        "prepare_command", "working_folder"})
+        "prepare_command", "working_folder", "node_address"})
     serves_as_secret: ClassVar[frozenset[str]] = frozenset({"ssh_key_file"})
 
     use_active_gpu: bool = Field(
@@ -45,6 +47,10 @@ class RemoteMachineSettings(SshLoginSettings):
         default=None, validation_alias=AliasChoices("prepareCommand", "trialPrepareCommand"),
         description="Shell commands that run before each trial's command, in the same shell. If they fail, the trial "
                     "does not start. Also written trialPrepareCommand.")
+    node_address: Annotated[str, Field(max_length=255), matching(
+        r"[A-Za-z0-9]([A-Za-z0-9.:_-]*[A-Za-z0-9])?", "a host name or an IP address")] | None = Field(
+        default=None, description="Address at which the other machines of the list reach this one, for trials with "
+                                  "several nodes (MASTER_ADDR). Default: host.")
     working_folder: str | None = Field(
         default=None, description="Folder on the machine for all files of NNI Web. Default: ~/.nniweb.")
 
@@ -117,16 +123,16 @@ class RemoteClusterSettings(ClusterSettings):
             raise ValueError(f"{' and '.join(value.missing())} must be given for storageType {value.storage_type}")
         return value
 
-    @model_validator(mode="after")
-    def _machines_differ(self) -> RemoteClusterSettings:
-        addresses = [machine.address for machine in self.machine_list]
-        twice = next((address for address, count in Counter(addresses).items() if count > 1), None)
-        if twice is not None:
-            raise ValueError(f"the machine {twice} is named twice")
-        return self
+    @field_validator("machine_list")
+    @classmethod
+    def _machines_differ(cls, value: tuple[RemoteMachineSettings, ...]) -> tuple[RemoteMachineSettings, ...]:
+        for address, count in Counter(machine.address for machine in value).items():
+            if count > 1:
+                raise ValueError(f"names the machine {address} twice")
+        return value
 
 
-class RemoteTrialOptions(TrialOptions):
+class RemoteTrialOptions(NodeOptions):
     """What one experiment asks of the machines."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {"remoteConfig.reuse": "reuseMode"}

@@ -33,7 +33,8 @@ class JournalCollector:
         self._read: dict[str, tuple[int, int]] = {}  # folder -> (bytes that were delivered, last entry in them)
         self._owed: dict[str, int] = {}  # folder -> entry up to which the server has all, which its keeper must be told
 
-    def collect(self, connection: Connection, folder: str, job_name: str, clock_ahead: float) -> FolderState:
+    def collect(self, connection: Connection, folder: str, job_name: str, clock_ahead: float, *,
+                delivers: bool = True) -> FolderState:
         """Deliver what is new of one attempt and tell its state by its files. Raises MachineProblem, OSError."""
         with connection.sftp() as sftp:
             exit_document = _read_object(sftp, posixpath.join(folder, contract.EXIT_FILE))
@@ -42,14 +43,18 @@ class JournalCollector:
             access = _read_object(sftp, posixpath.join(folder, contract.ACCESS_FILE))
             canceled = _read(sftp, posixpath.join(folder, contract.CANCELED_FILE)) is not None
             header, entries, offset = self._new_entries(sftp, folder)
-            if header and entries and access.get("token"):
+            node = _read_object(sftp, posixpath.join(folder, contract.NODE_FILE))
+            if not delivers:
+                pass
+            elif header and entries and access.get("token"):
                 self._deliver(sftp, folder, job_name, str(access["token"]), header, keeper, entries, offset,
                               clock_ahead)
             elif folder in self._owed:
                 self._acknowledge(sftp, folder)
         state = ("ended" if exit_document else "running" if trial else "starting" if header else
                  "canceled" if canceled else "absent")
-        return {"state": state, "exit": exit_document or None, "keeper_pid": keeper.get("pid"),  # type: ignore[typeddict-item]
+        told: FolderState = {"node": node} if node else {}  # type: ignore[typeddict-item]
+        return {**told, "state": state, "exit": exit_document or None, "keeper_pid": keeper.get("pid"),  # type: ignore[typeddict-item]
                 "pid": trial.get("pid"), "working_directory": str(trial.get("working_directory") or ""),
                 "delivered": False, "way_home": "files"}
 

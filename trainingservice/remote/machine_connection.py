@@ -12,6 +12,7 @@ from typing import Any
 from trainingservice.keeper.agent_client import AgentClient, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.keeper.report_proxy import ReportProxy
+from trainingservice.machine_load import MachineLoad
 from trainingservice.reasons import Reason
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
@@ -108,6 +109,12 @@ class MachineConnection:
     @property
     def agent_state(self) -> str:
         return "running" if self._client is not None else "not running"
+
+    @property
+    def load(self) -> MachineLoad | None:
+        """How busy it is; None while it is not connected, and where it does not tell."""
+        client = self._client
+        return None if client is None else client.load
 
     def problem(self) -> str:
         """Why nothing can be started there now, a sentence; "" where it can."""

@@ -23,6 +23,7 @@ from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.lasting_thread import LastingThread
+from trainingservice.nodes.node_names import job_and_rank
 from trainingservice.reasons import Reason, because_of
 from trainingservice.remote.code_copies import CodeCopies
 from trainingservice.remote.config import RemoteMachineSettings
@@ -269,7 +270,9 @@ class RemoteMachine(MachineConnection):
             path = self.path(look.facts, folder)
             asked_at = self._monotonic()
             try:
-                state = self._collector.collect(connection, path, job_name, look.facts.clock_ahead)
+                # of a trial with several nodes the journal of rank 0 is the trial's
+                state = self._collector.collect(connection, path, job_name, look.facts.clock_ahead,
+                                                delivers=job_and_rank(job_name)[1] == 0)
             except MachineProblem:
                 raise  # the connection is gone, for all of them
             except Exception as error:  # one trial's files must not keep those of the others from being collected

@@ -50,10 +50,10 @@ class Placed:
 
 
 def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
-                   kept: str | None = None) -> Placed | Waits | Impossible:
+                   kept: Collection[str] = ()) -> Placed | Waits | Impossible:
     """Choose among ``machines``: enough free GPUs, or a free slot; then least loaded, then first in the list.
 
-    ``kept``: a machine on which GPUs come free for a trial that has waited for long; it is left out.
+    ``kept``: machines on which GPUs come free for a trial that has waited for long; they are left out.
     """
     reasons: list[dict[str, Any]] = []
     never: list[dict[str, Any]] = []
@@ -79,7 +79,7 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
                 never.append(as_document(choice.reason))
             elif isinstance(choice, Waits):
                 reasons.append({key: choice.reason.arguments[key] for key in ("machine", "free", "held")})
-            elif machine.address == kept:
+            elif machine.address in kept:
                 reasons.append(as_document(Reason("machine_kept", machine=machine.name)))
             else:
                 held = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
@@ -91,8 +91,33 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
     return Waits(Reason("machines_busy", asked=gpu_number or 0, machines=[*reasons, *never]))
 
 
-def machine_to_keep(gpu_number: int, machines: Sequence[MachineView]) -> str | None:
-    """Where GPUs should come free for a trial that has waited for long: where the fewest are missing."""
+def choose_machines(nodes: int, gpu_number: int | None, machines: Sequence[MachineView], *,
+                    kept: Collection[str] = ()) -> list[Placed] | Waits | Impossible:
+    """Choose a machine of its own for each of several nodes of one trial: all of them, or none."""
+    each = {machine.address: choose_machine(gpu_number, [machine], kept=kept) for machine in machines}
+    never = [choice for choice in each.values() if isinstance(choice, Impossible)]
+    asked = gpu_number or 0
+    if len(machines) - len(never) < nodes:
+        return Impossible(Reason("too_few_machines", nodes=nodes, fit=len(machines) - len(never), asked=asked,
+                                 machines=[one for choice in never for one in choice.reason.arguments["machines"]]))
+    fitting = [machine for machine in machines if isinstance(each[machine.address], Placed)]
+    if len(fitting) < nodes:
+        return Waits(Reason("nodes_busy", nodes=nodes, free=len(fitting), asked=asked, machines=[
+            one for choice in each.values() if isinstance(choice, Waits | Impossible)
+            for one in choice.reason.arguments["machines"]]))
+    placed: list[Placed] = []
+    while len(placed) < nodes:
+        choice = choose_machine(gpu_number, fitting, kept=kept)
+        assert isinstance(choice, Placed)
+        placed.append(choice)
+        fitting = [machine for machine in fitting if machine.address != choice.address]
+    return placed
+
+
+def machines_to_keep(gpu_number: int, machines: Sequence[MachineView], nodes: int = 1) -> tuple[str, ...]:
+    """Where GPUs should come free for a trial that has waited for long, one machine for each of its nodes: where the
+    fewest are missing.
+    """
     missing: list[tuple[int, int, str]] = []
     for order, machine in enumerate(machines):
         if machine.problem or machine.gpus is None or isinstance(_choose_gpus(gpu_number, machine), Impossible):
@@ -100,7 +125,7 @@ def machine_to_keep(gpu_number: int, machines: Sequence[MachineView]) -> str | N
         free = sum(isinstance(_choose_gpus(1, _only(machine, gpu.index)), Assigned) for gpu in machine.gpus
                    if machine.gpu_indices is None or gpu.index in machine.gpu_indices)
         missing.append((gpu_number - free, order, machine.address))
-    return min(missing)[2] if missing else None
+    return tuple(address for _, _, address in sorted(missing)[:nodes])
 
 
 def _only(machine: MachineView, index: int) -> MachineView:

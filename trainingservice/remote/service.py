@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,6 +19,8 @@ from trainingservice.gpus.gpu_slots import Impossible, Waits
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
+from trainingservice.nodes.node_names import job_and_rank, node_name
+from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
 from trainingservice.reasons import Reason, because_of
 from trainingservice.refused_values import refusals
@@ -26,8 +28,9 @@ from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
 from trainingservice.remote.first_contact import DEFAULT_FOLDER, look_at
 from trainingservice.remote.machines import RemoteMachine
+from trainingservice.remote.node_jobs import NodeJobs
 from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
-from trainingservice.remote.scheduling import MachineView, choose_machine, machine_to_keep
+from trainingservice.remote.scheduling import MachineView, choose_machine, machines_to_keep
 from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.remote.trial_document import trial_document
 from trainingservice.secrets_in_use import ServiceThread
@@ -35,7 +38,7 @@ from trainingservice.ssh.connection import Connection, connect
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import Fingerprint, Name
 from trainingservice.submit_host.machine_output import OneConnection, run_reader
-from trainingservice.trial_job import HyperParameters, ResumedJob, TrialJobDetail
+from trainingservice.trial_job import ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -47,6 +50,14 @@ UNKNOWN_AFTER = 10.0
 KEEP_AFTER = 30.0
 #: The metadata key ``host_keys``: host or host:port -> fingerprint.
 _HOST_KEYS = TypeAdapter(dict[Name, Fingerprint])
+
+
+class _Wait(NamedTuple):
+    """``since``: monotonic seconds; ``gpus``: of each of ``nodes`` machines."""
+
+    since: float
+    gpus: int = 0
+    nodes: int = 1
 
 
 class RemoteTrainingService(PollingTrainingService):
@@ -80,7 +91,8 @@ class RemoteTrainingService(PollingTrainingService):
         self._saw_lock = threading.Lock()  # machines tell from several threads
         self._absent: dict[str, set[str]] = {}  # job -> machines that do not have it
         self._present_at: dict[str, float] = {}  # job -> monotonic seconds when a machine last had it
-        self._waits_since: dict[str, tuple[float, int]] = {}  # job -> since when it waits for how many GPUs
+        self._waits_since: dict[str, _Wait] = {}  # job that waits for GPUs -> since when
+        self._nodes = NodeJobs(self, self._machines, self._places, context, monotonic)
 
     # --- cluster ---------------------------------------------------------------------------
 
@@ -155,7 +167,7 @@ class RemoteTrainingService(PollingTrainingService):
             details.append(MachineDetail(
                 name=machine.name, identity=machine.identity, gpus=() if look is None else look.gpus,
                 healthy=not problem, message=machine.message(), agent_state=machine.agent_state,
-                way_home=machine.way_home()))
+                way_home=machine.way_home(), load=machine.load))
         return details
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
@@ -183,13 +195,22 @@ class RemoteTrainingService(PollingTrainingService):
         self._make_machines()
         views = [self._view(machine, job) for machine in self._machines.values()]
         number = job.form.gpu_number
+        kept = self._machines_kept_from(job, views)
+        if _has_nodes(job):
+            try:
+                seen = self._nodes.start(job, views, kept)
+            except MustWait:
+                self._note_wait(job)
+                raise
+            self._waits_since.pop(job.id, None)
+            self._absent.pop(job.id, None)
+            return seen
         held = self._booked_before(job)
-        choice = held or choose_machine(number, views, kept=self._machine_kept_from(job, views))
+        choice = held or choose_machine(number, views, kept=kept)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
-            if number:
-                self._waits_since.setdefault(job.id, (self._monotonic(), number))
+            self._note_wait(job)
             raise MustWait(choice.reason)
         machine = self._machines[choice.address]
         if choice.gpu_indices is not None and not self.context.gpu_book.book(
@@ -200,23 +221,24 @@ class RemoteTrainingService(PollingTrainingService):
         self._absent.pop(job.id, None)
         folder = self._folder(job)
         placed = replace(job, gpu_indices=choice.gpu_indices)
-        machine.start(placed, folder, lambda code: self._document(placed, machine, code))
+        machine.start(placed, folder, lambda code: self.document_of(placed, machine, code))
         return Observation(TrialJobStatus.WAITING, machine=machine.name, gpu_indices=choice.gpu_indices,
                            url=machine.url_of(folder), platform_state={"machine": choice.address})
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         self._make_machines()
-        places = {job.id: self._place_of(job) for job in jobs}
+        places = {place for job in jobs for place in self._places_of(job)}
         since = self._monotonic()
-        asked = [machine for address, machine in self._machines.items()
-                 if None in places.values() or address in places.values()]
+        asked = [machine for address, machine in self._machines.items() if None in places or address in places]
         for machine in asked:
             machine.look_soon()
         answered = {machine.address for machine in asked if machine.wait_for_look(since, since + ANSWER_PATIENCE)}
         answers: dict[str, Observation | None] = {}
         for job in jobs:
             place = self._places.get(job.id)
-            if place is None:
+            if place is not None and _has_nodes(job):
+                self._observe_nodes(job, answered, answers)
+            elif place is None:
                 if self._absent.get(job.id, set()) >= self._machines.keys() and answered >= self._machines.keys():
                     answers[job.id] = None
             elif place in answered:
@@ -231,8 +253,18 @@ class RemoteTrainingService(PollingTrainingService):
                     answers[job.id] = seen
         return answers
 
+    def _observe_nodes(self, job: TrialJobDetail, answered: set[str], answers: dict[str, Observation | None]) -> None:
+        for rank, place in enumerate(self._nodes.places_of(job)):
+            if place not in answered and (seen := self._unanswered(job, place, rank)) is not None:
+                self._nodes.unanswered(job, rank, seen)
+        seen, is_known = self._nodes.observed(job)
+        if is_known:
+            answers[job.id] = seen
+
     def stop_job(self, job: TrialJobDetail) -> None:
         self._make_machines()
+        if _has_nodes(job) and self._nodes.stop(job):
+            return
         place = self._place_of(job)
         for address, machine in self._machines.items():
             if place in (None, address):  # of unknown place: no machine may start it later
@@ -245,7 +277,7 @@ class RemoteTrainingService(PollingTrainingService):
                                  and job.form.code.sha256 is not None)
         problems = []
         for machine in self._machines.values():
-            machine.forget([job.id for job in jobs])
+            machine.forget([node_name(job.id, rank) for job in jobs for rank in range(nodes_of(job.form.options))])
             try:
                 connection, facts = machine.connection()
                 trials = machine.path(facts, "trials", experiment_id)
@@ -267,12 +299,10 @@ class RemoteTrainingService(PollingTrainingService):
     def is_multi_phase_job_supported(self) -> bool:
         return True
 
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
+    def deliver_order(self, job: TrialJobDetail, order: contract.Order) -> None:
         machine = self._machines.get(self._place_of(job) or "")
         if machine is None:
             raise TemporaryError(f"It is not known yet on which machine trial {job.id} is.")
-        order: contract.Order = {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
-                                 "text": parameters.value}
         facts = machine.connection()[1]
         machine.client().deliver(machine.path(facts, self._folder(job)), [order], timeout=10.0)
 
@@ -298,6 +328,21 @@ class RemoteTrainingService(PollingTrainingService):
         else:
             trusted = machine.settings.working_folder or DEFAULT_FOLDER
             folder = f"{self.cluster_folder}/{self._folder(job)}/{contract.NNI_FOLDER}"
+        return self._opened(machine, trusted, folder)
+
+    def rank_folder(self, job: TrialJobDetail, rank: int) -> OutputFolder:
+        self._make_machines()
+        places = job.platform_state.get("places") or []
+        if rank >= len(places):
+            raise NoSuchOutput(f"Rank {rank} has no machine yet.")
+        machine = self._machines.get(places[rank]["machine"])
+        if machine is None:
+            raise Unsupported(f"Its machine {places[rank]['machine']} is no longer in machineList. Add it again to see "
+                              "what the rank wrote.")
+        return self._opened(machine, machine.settings.working_folder or DEFAULT_FOLDER,
+                            f"{self.cluster_folder}/{self.folder_of_rank(job, rank)}")
+
+    def _opened(self, machine: RemoteMachine, trusted: str, folder: str) -> OutputFolder:
         if machine.is_connected:
             return FolderElsewhere(trusted, folder, lambda content: self._read_on(machine, content))
         own = OneConnection(lambda: self._look_at(machine))
@@ -320,7 +365,9 @@ class RemoteTrainingService(PollingTrainingService):
         self._make_machines()
         for job in jobs:
             place = job.detail.platform_state.get("machine")
-            if not job.ended and isinstance(place, str) and place:
+            if _has_nodes(job.detail):
+                self._nodes.resume(job.detail)
+            elif not job.ended and isinstance(place, str) and place:
                 self._places.setdefault(job.detail.id, place)
         for machine in self._machines.values():
             machine.open()  # what is asked below needs them
@@ -329,14 +376,39 @@ class RemoteTrainingService(PollingTrainingService):
     # --- what machines tell ----------------------------------------------------------------
 
     def folders_on(self, address: str) -> Mapping[str, str]:
-        return {job.id: self._folder(job) for job in self.list_trial_jobs()
-                if not job.status.is_end and self._places.get(job.id, address) == address}
+        unfinished = [job for job in self.list_trial_jobs() if not job.status.is_end]
+        folders = {job.id: self._folder(job) for job in unfinished
+                   if not _has_nodes(job) and self._places.get(job.id, address) == address}
+        for job in unfinished:
+            if _has_nodes(job):
+                folders |= self._nodes.folders_on(address, job)
+        return folders
 
     def machine_saw(self, address: str, job_name: str, state: FolderState, asked_at: float) -> None:
+        job_name, rank = job_and_rank(job_name)
+        if (job := self._job_with_nodes(job_name)) is not None:
+            self._saw_node(job, rank, address, state)
+            return
         with self._saw_lock:  # between the look at the job and the note of its place it must not end
             seen = self._taken(address, job_name, state, asked_at)
         if seen is not None:
             self.note(job_name, seen)
+
+    def _job_with_nodes(self, job_name: str) -> TrialJobDetail | None:
+        """The job of that name, where it has several nodes and has not ended."""
+        try:
+            job = self.get_trial_job(job_name)
+        except TrainingServiceError:
+            return None
+        return job if _has_nodes(job) and not job.status.is_end else None
+
+    def _saw_node(self, job: TrialJobDetail, rank: int, address: str, state: FolderState) -> None:
+        if state["state"] == "absent" and rank == 0 and not self._nodes.places_of(job):
+            self._absent.setdefault(job.id, set()).add(address)
+            return
+        seen = self._nodes.saw(job, rank, address, state)
+        if seen is not None:
+            self.note(job.id, seen)
 
     def _taken(self, address: str, job_name: str, state: FolderState, asked_at: float) -> Observation | None:
         """Keep what a machine said of a job; the news for the service, if any. ``_saw_lock`` is held."""
@@ -369,6 +441,10 @@ class RemoteTrainingService(PollingTrainingService):
         return seen
 
     def machine_gives_back(self, address: str, job_name: str, fault: TrainingServiceError) -> None:
+        job_name, rank = job_and_rank(job_name)
+        if (job := self._job_with_nodes(job_name)) is not None:
+            self._nodes.given_back(job, rank, fault)
+            return
         self.context.gpu_book.free(job_name)
         with self._saw_lock:
             self._places.pop(job_name, None)
@@ -377,6 +453,10 @@ class RemoteTrainingService(PollingTrainingService):
 
     def machine_says(self, job_name: str, message: str) -> None:
         said = message if isinstance(message, Reason) else _of_machine("platform_prepares", message)
+        job_name, rank = job_and_rank(job_name)
+        if (job := self._job_with_nodes(job_name)) is not None:
+            self._nodes.says(job, rank, said)
+            return
         self.note(job_name, Observation(TrialJobStatus.WAITING, message=said))
 
     def machine_changed(self, address: str) -> None:
@@ -387,7 +467,8 @@ class RemoteTrainingService(PollingTrainingService):
 
     def _view(self, machine: RemoteMachine, job: TrialJobDetail) -> MachineView:
         settings, look = machine.settings, machine.look
-        trials = sum(place == machine.address for name, place in list(self._places.items()) if name != job.id)
+        trials = sum(place == machine.address for name, place in list(self._places.items())
+                     if job_and_rank(name)[0] != job.id)
         gpu_look = machine.gpus.recent() if job.form.gpu_number and machine.is_connected else None
         return MachineView(
             machine.address, machine.name, machine.problem(), trials, settings.max_trial_number,
@@ -412,16 +493,27 @@ class RemoteTrainingService(PollingTrainingService):
                 return Placed(machine.address, booked)
         return None
 
-    def _machine_kept_from(self, job: TrialJobDetail, views: Sequence[MachineView]) -> str | None:
-        """The machine whose GPUs come free for a trial that has waited longest and asks for more than this one."""
-        number = job.form.gpu_number or 0
+    def _note_wait(self, job: TrialJobDetail) -> None:
+        if job.form.gpu_number:
+            self._waits_since.setdefault(job.id, _Wait(self._monotonic(), job.form.gpu_number,
+                                                       nodes_of(job.form.options)))
+
+    def _machines_kept_from(self, job: TrialJobDetail, views: Sequence[MachineView]) -> tuple[str, ...]:
+        """Machines whose GPUs come free for a trial that has waited longest and asks for more than this one: on one
+        machine, or on several.
+        """
+        number, nodes = job.form.gpu_number or 0, nodes_of(job.form.options)
         now = self._monotonic()
-        mine = self._waits_since.get(job.id, (now, 0))[0]
+        mine = self._waits_since.get(job.id, _Wait(now))
         unfinished = {other.id for other in self.list_trial_jobs() if not other.status.is_end}
-        waiting = [(since, asked) for name, (since, asked) in list(self._waits_since.items())
-                   if name != job.id and name in unfinished and asked > number and since <= mine
-                   and now - since >= KEEP_AFTER]
-        return machine_to_keep(min(waiting)[1], views) if number and waiting else None
+        waiting = [wait for name, wait in list(self._waits_since.items())
+                   if name != job.id and name in unfinished
+                   and (wait.gpus > number or wait.gpus * wait.nodes > number * nodes)
+                   and wait.since <= mine.since and now - wait.since >= KEEP_AFTER]
+        if not number or not waiting:
+            return ()
+        longest = min(waiting, key=lambda wait: wait.since)
+        return machines_to_keep(longest.gpus, views, longest.nodes)
 
     def _held_gpus(self, identity: str) -> frozenset[int]:
         return frozenset(index for held in self.context.gpu_book.booked(identity).values() for index in held)
@@ -430,6 +522,10 @@ class RemoteTrainingService(PollingTrainingService):
         return any(job.form.gpu_number for job in self.list_trial_jobs() if not job.status.is_end)
 
     # --- places and documents --------------------------------------------------------------
+
+    def _places_of(self, job: TrialJobDetail) -> Sequence[str | None]:
+        """Where a job is; None where that is not known."""
+        return (self._nodes.places_of(job) or [None]) if _has_nodes(job) else [self._place_of(job)]
 
     def _place_of(self, job: TrialJobDetail) -> str | None:
         """Where a job is, as was seen here or by an earlier object; noted while the job has not ended."""
@@ -454,6 +550,7 @@ class RemoteTrainingService(PollingTrainingService):
             self._present_at.pop(job_name, None)
             self._seen.pop(job_name, None)
             self._waits_since.pop(job_name, None)
+        self._nodes.forget(job_name)
 
     @staticmethod
     def _made_anew(job: TrialJobDetail, machine: RemoteMachine) -> Observation | None:
@@ -467,7 +564,7 @@ class RemoteTrainingService(PollingTrainingService):
             "node_failed", f"Machine {machine.name} is back, but its files are missing: it was reinstalled, or its "
                            "working folder was emptied. The trial counts as lost. Rerun it if you still need it."))
 
-    def _unanswered(self, job: TrialJobDetail, place: str) -> Observation | None:
+    def _unanswered(self, job: TrialJobDetail, place: str, rank: int = 0) -> Observation | None:
         """What is said of a job whose machine does not answer; None: nothing new yet."""
         machine = self._machines.get(place)
         if machine is None:
@@ -476,7 +573,7 @@ class RemoteTrainingService(PollingTrainingService):
                                "known. Add the machine again and rerun the trial."))
         silent = self._monotonic() - machine.answered_at
         if silent >= self._settings.lost_after:
-            machine.stop(job.id, self._folder(job))  # should the machine come back
+            machine.stop(node_name(job.id, rank), self.folder_of_rank(job, rank))  # should the machine come back
             return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
                 "node_failed", f"Machine {machine.name} could not be reached for {silent:.0f} s (lostAfter), so the "
                 f"trial counts as lost: {machine.problem()}", machine.problem()))
@@ -486,13 +583,19 @@ class RemoteTrainingService(PollingTrainingService):
                 machine.problem()))
         return None
 
-    @staticmethod
-    def _folder(job: TrialJobDetail) -> str:
-        return f"trials/{job.form.experiment_id}/{job.id}"
+    def _folder(self, job: TrialJobDetail) -> str:
+        return self.folder_of_rank(job, 0)
 
-    def _document(self, job: TrialJobDetail, machine: RemoteMachine,
-                  code: contract.CodeDocument | None) -> contract.JobDocument:
+    def folder_of_rank(self, job: TrialJobDetail, rank: int) -> str:
+        return f"trials/{job.form.experiment_id}/{node_name(job.id, rank)}"
+
+    def document_of(self, job: TrialJobDetail, machine: RemoteMachine,
+                    code: contract.CodeDocument | None) -> contract.JobDocument:
         return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code)
+
+
+def _has_nodes(job: TrialJobDetail) -> bool:
+    return nodes_of(job.form.options) > 1
 
 
 def _of_machine(code: str, said: str, problem: str = "") -> Reason:

@@ -29,6 +29,7 @@ from trainingservice.rest.told_json import read_json
 from trainingservice.submit_host.disk import Disk, LocalDisk
 from trainingservice.trial_job import JobApplicationForm, TrialCode, job_document
 from trialkeeper import contract
+from trialkeeper.rank_launcher import rank_folder
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +144,10 @@ class SharedFolder:
     def output(self, experiment_id: str, job_name: str) -> OutputFolder:
         """What the attempt's trial wrote into its output folder. Asks nothing yet."""
         return self.disk.output(self.root, f"{TOP}/{experiment_id}/{job_name}/{contract.NNI_FOLDER}")
+
+    def of_rank(self, experiment_id: str, job_name: str, rank: int) -> OutputFolder:
+        """The folder of one rank of a trial with several nodes. Asks nothing yet."""
+        return self.disk.output(self.root, rank_folder(f"{TOP}/{experiment_id}/{job_name}", rank))
 
     def remove_experiment(self, experiment_id: str) -> None:
         """Remove all of an experiment. Raises PermanentError naming what only somebody else may remove."""

@@ -21,8 +21,9 @@ from trainingservice.reasons import Reason
 from trainingservice.shared_folder.folder import FolderJournal, SharedFolder
 from trainingservice.shared_folder.storage_channel import StorageChannel
 from trainingservice.submit_host.disk import Disk
-from trainingservice.trial_job import HyperParameters, TrialJobDetail
+from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 
 class SharedFolderTrainingService(PollingTrainingService):
@@ -52,8 +53,8 @@ class SharedFolderTrainingService(PollingTrainingService):
     def is_multi_phase_job_supported(self) -> bool:
         return True
 
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self.channel.deliver_parameters(job, parameters)
+    def deliver_order(self, job: TrialJobDetail, order: contract.Order) -> None:
+        self.channel.deliver_order(job, order)
 
     def job_ended(self, job: TrialJobDetail) -> None:
         self.channel.job_ended(job.id)

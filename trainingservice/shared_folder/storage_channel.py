@@ -14,7 +14,7 @@ from trainingservice.keeper.keeper_variables import authority_text, keeper_varia
 from trainingservice.polling.job_record import Observation
 from trainingservice.shared_folder.folder import FolderJournal, SharedFolder
 from trainingservice.submit_host.disk import Disk
-from trainingservice.trial_job import HyperParameters, JobApplicationForm, TrialJobDetail
+from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -88,9 +88,8 @@ class StorageChannel:
         """What a platform saw of an end, made better by what the keeper left on the storage."""
         return better_known(seen, self.storage.seen_end(job.form.experiment_id, job.id))
 
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        self.storage.give_orders(job.form.experiment_id, job.id, [
-            {"order": contract.ORDER_PARAMETERS, "index": parameters.index, "text": parameters.value}])
+    def deliver_order(self, job: TrialJobDetail, order: contract.Order) -> None:
+        self.storage.give_orders(job.form.experiment_id, job.id, [order])
 
     def run_anew(self, job_name: str) -> None:
         """The platform runs the job once more, with another journal; what was left of the old one is not wanted."""

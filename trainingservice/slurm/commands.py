@@ -90,6 +90,14 @@ class SlurmCommands:
         found = re.search(rf"^{re.escape(name)}\s*=\s*(.*)$", done.output, re.MULTILINE)
         return found[1].strip() if found else ""
 
+    def down(self, nodes: Collection[str]) -> list[str]:
+        """Those of the nodes that are down, or that the controller has lost contact with."""
+        done = self._ask([self._program("sinfo"), "--noheader", "--Node", f"--nodes={','.join(sorted(nodes))}",
+                          "--format=%N %T"], "sinfo")
+        states = [line.split() for line in done.output.splitlines() if len(line.split()) == 2]
+        return sorted({name for name, state in states if name in nodes and (
+            state.startswith(("down", "fail", "error")) or state.endswith("*"))})
+
     def user(self) -> str:
         """Whose jobs these are on the machine where commands are run."""
         with self._lock:

@@ -12,17 +12,21 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.memory_size import Megabytes
+from trainingservice.nodes.options import NodeOptions
 from trainingservice.refused_values import matching
+from trainingservice.slurm.sbatch_lines import checked_lines
 from trainingservice.ssh.login_settings import SshLoginSettings
-from trainingservice.words.shown_value import shown
 from trialkeeper.whole_number import whole_number
 
 #: Names of things in Slurm: no blanks, nothing that begins like an option.
-Name = Annotated[str, StringConstraints(min_length=1), matching(
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1000), matching(
     r"[A-Za-z0-9_][A-Za-z0-9_.,@+:-]*",
     "a name of letters, digits and _.,@+:-, not beginning with one of .,@+:-")]
+#: Features of nodes, with Slurm's signs between them.
+Features = Annotated[str, StringConstraints(min_length=1, max_length=1000), matching(
+    r"[A-Za-z0-9_(\[][A-Za-z0-9_.&|*()\[\],:=-]*", "features of nodes, with & and | between them, such as ib&skylake")]
 _TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+|\d+-\d+:\d\d|\d+-\d+:\d\d:\d\d")
 _GRES = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*(,[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)*)*")
 _PATH = re.compile(r"/[^\s\"'`$\\%]*")
@@ -66,7 +70,7 @@ class SlurmClusterSettings(ClusterSettings):
         return value if value is None else value.rstrip("/") or "/"
 
 
-class SlurmTrialOptions(TrialOptions):
+class SlurmTrialOptions(NodeOptions):
     """What one experiment asks of Slurm for each of its jobs."""
 
     partition: Name | None = Field(
@@ -75,26 +79,31 @@ class SlurmTrialOptions(TrialOptions):
     account: Name | None = Field(default=None, description=(
         "Account that is charged. Default: the user's default account."))
     qos: Name | None = Field(default=None, description="Quality of service. Default: that of the account.")
-    trial_cpu_number: int = Field(default=1, ge=1, description="CPUs of each job.")
+    constraint: Features | None = Field(
+        default=None, description="Features that the nodes must have, in Slurm's syntax (ib, a100|h100).")
+    reservation: Name | None = Field(
+        default=None, description="Reservation, or several separated by commas, in which jobs run.")
+    trial_cpu_number: int = Field(default=1, ge=1, description="CPUs of each node of a job.")
     trial_memory_size: Megabytes | None = Field(
-        default=None, ge=1, description='Memory of each job: megabytes, or a size with its unit such as "8gb". '
-                                        "Default: the partition's default.")
+        default=None, ge=1, description='Memory of each node of a job: megabytes, or a size with its unit such as '
+                                        "\"8gb\". Default: the partition's default.")
     gpu_type: Name | None = Field(
         default=None, description="Type of the GPUs that trialGpuNumber asks for, with the cluster's name (a100). "
                                   "Default: any.")
     gres: str | None = Field(
-        default=None, description="Generic resources of each job in Slurm's syntax (gpu:a100:2,shard:4). It replaces "
-                                  "trialGpuNumber and gpuType.")
+        default=None, description="Generic resources of each node of a job in Slurm's syntax (gpu:a100:2,shard:4). It "
+                                  "replaces trialGpuNumber and gpuType.")
     time_limit: str | None = Field(
         default=None, description="How long a job may run, as in sbatch --time: minutes, 4:00:00, 2-12. Default: the "
                                   "partition's default. Jobs with a short limit may start sooner.")
     requeue: bool = Field(
         default=False, description="Whether Slurm may queue a trial again that it had to end (its node failed, another "
-                                   "job preempted it). The trial then runs again from its beginning. false: the trial "
-                                   "ends, and the experiment's retry applies.")
+                                   "job preempted it). The trial then runs again from its last checkpoint, without "
+                                   "one from its beginning. false: the trial ends, and the experiment's retry "
+                                   "applies.")
     sbatch_lines: tuple[str, ...] = Field(
-        default=(), description="Further options of sbatch, one per entry, as after #SBATCH: --constraint=skylake. The "
-                                "fields above take precedence.")
+        default=(), description="Further options of sbatch, one per entry, as after #SBATCH: --exclude=n13. Options "
+                                "that the server sets are refused. The fields above take precedence.")
     prepare_command: str | None = Field(
         default=None, description="Shell commands (sh) that each job runs first on the compute node, such as module "
                                   "load python/3.11. If they fail, the job does not start its trial.")
@@ -108,10 +117,10 @@ class SlurmTrialOptions(TrialOptions):
 
     def gpus_of_a_trial(self, gpu_number: int | None) -> int:
         if self.gres is None:
-            return gpu_number or 0
+            return super().gpus_of_a_trial(gpu_number)
         asked = [part.split(":") for part in self.gres.split(",")]
         counts = [whole_number(words[-1]) for words in asked if words[0] == "gpu"]
-        return sum(1 if count is None else count for count in counts)
+        return self.nodes * sum(1 if count is None else count for count in counts)
 
     @field_validator("time_limit")
     @classmethod
@@ -130,14 +139,7 @@ class SlurmTrialOptions(TrialOptions):
     @field_validator("sbatch_lines")
     @classmethod
     def _are_options(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for line in value:
-            if not line.startswith("-") or "\n" in line:
-                raise ValueError(f"{shown(line)} is not an option of sbatch; write one option per entry, such as "
-                                 "--constraint=skylake")
-            name = line.split("=")[0].split()[0]
-            if name in ("-a", "--array", "-n", "--ntasks", "-N", "--nodes", "--wrap", "--test-only", "-W", "--wait"):
-                raise ValueError(f"{name} cannot be used here: each trial is one job with one task on one node")
-        return value
+        return checked_lines(value)
 
     @field_validator("python_path")
     @classmethod

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from trainingservice.slurm.config import SlurmTrialOptions
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import contract
+from trialkeeper.rank_launcher import FAILED_RANK_FILE, RANKS_FILE
 
 #: What batch script and keeper print, in the attempt's folder.
 OUTPUT_FILE = "slurm.out"
@@ -23,7 +24,7 @@ NOT_OURS, NO_PYTHON = 82, 69
 _OF_ONE_RUN = (contract.JOURNAL_FILE, contract.ACCEPTED_FILE, contract.ORDERS_FILE, contract.KEEPER_FILE,
                contract.TRIAL_FILE, contract.GROUP_FILE, contract.EXIT_FILE, contract.ACCESS_FILE, contract.WAY_FILE,
                contract.STDOUT_FILE, contract.STDERR_FILE, contract.KEEPER_LOG_FILE, contract.WAKE_FILE,
-               contract.NNI_FOLDER, contract.CODE_FOLDER)
+               contract.NNI_FOLDER, contract.CODE_FOLDER, RANKS_FILE, FAILED_RANK_FILE, "node[0-9]*")
 _PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(16, 7, -1)), "/usr/local/bin/python3",
             "/usr/bin/python3", "python")
 _FIND_PYTHON = f"""
@@ -64,10 +65,16 @@ fi
 def sbatch_options(options: SlurmTrialOptions, gpu_number: int | None) -> list[str]:
     """What the experiment asks of the cluster, for sbatch's command line."""
     chosen = [("--partition", options.partition), ("--account", options.account), ("--qos", options.qos),
+              ("--constraint", options.constraint), ("--reservation", options.reservation),
               ("--mem", options.trial_memory_size and f"{options.trial_memory_size}M"), ("--time", options.time_limit),
               ("--gres", options.gres or _gpus(options, gpu_number))]
-    return ["--nodes=1", "--ntasks=1", f"--cpus-per-task={options.trial_cpu_number}",
+    return [f"--nodes={options.nodes}", *_tasks(options), f"--cpus-per-task={options.trial_cpu_number}",
             *(f"{name}={value}" for name, value in chosen if value)]
+
+
+def _tasks(options: SlurmTrialOptions) -> list[str]:
+    """One for each node."""
+    return [f"--ntasks={options.nodes}", "--ntasks-per-node=1"] if options.nodes > 1 else ["--ntasks=1"]
 
 
 def _gpus(options: SlurmTrialOptions, number: int | None) -> str | None:
@@ -100,8 +107,23 @@ def prepared(options: SlurmTrialOptions) -> str:
     return preparation + _FIND_PYTHON.replace("@FIRST@", first)
 
 
-def job_script(options: SlurmTrialOptions, keeper: str, folder: str, variables: Mapping[str, str]) -> str:
-    """The batch script of one attempt. ``variables``: of the keeper, no secret among them."""
+def job_script(options: SlurmTrialOptions, keeper: str, folder: str, variables: Mapping[str, str],
+               program_folder: str | None = None) -> str:
+    """The batch script of one attempt. ``variables``: of the keeper, no secret among them.
+
+    Of a trial with several nodes the batch process has srun start a keeper on each. An end that a keeper wrote down is
+    no bad exit, so that srun ends all ranks only where a keeper was killed.
+    """
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     return ("#!/bin/sh\n" + lines_of_options(options) + _CLAIM.replace("@FOLDER@", shlex.quote(folder)) + _RUN_AGAIN
-            + prepared(options) + exports + f'exec "$nniweb_python" -I {shlex.quote(keeper)} run\n')
+            + prepared(options) + exports
+            + f'exec "$nniweb_python" -I {shlex.quote(keeper)} {_verb(options, program_folder)}\n')
+
+
+def _verb(options: SlurmTrialOptions, program_folder: str | None) -> str:
+    if options.nodes == 1:
+        return "run"
+    srun = f"{program_folder}/srun" if program_folder else "srun"
+    return shlex.join(["ranks", srun, f"--nodes={options.nodes}", f"--ntasks={options.nodes}", "--ntasks-per-node=1",
+                       "--distribution=block", f"--cpus-per-task={options.trial_cpu_number}", "--kill-on-bad-exit=1",
+                       "--wait=0", "--mpi=none", "--export=ALL"])

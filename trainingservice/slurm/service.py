@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from trainingservice.base import RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import TemporaryError
+from trainingservice.files.output_folder import OutputFolder
 from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.keeper.trial_of_ranks import rank_by_file, rows_of, with_failed_rank
+from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.service import MustWait, Observation
-from trainingservice.reasons import with_more
+from trainingservice.reasons import Reason, because_of, code_of, with_more
+from trainingservice.rest.told_json import read_json
 from trainingservice.shared_folder.direct_first import DirectFirstJournal
 from trainingservice.shared_folder.folder import SharedFolder
 from trainingservice.shared_folder.service import SharedFolderTrainingService
@@ -29,6 +33,7 @@ from trainingservice.submit_host.opening import open_host
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
+from trialkeeper.rank_launcher import FAILED_RANK_FILE, RANKS_FILE
 
 #: A job may be missing in the queue for so many seconds after its submission was accepted.
 NOT_THERE_YET = 30.0
@@ -149,6 +154,9 @@ class SlurmTrainingService(SharedFolderTrainingService):
         self._told_to_stop.pop(job.id, None)
         super().job_ended(job)
 
+    def rank_folder(self, job: TrialJobDetail, rank: int) -> OutputFolder:
+        return self.storage.of_rank(job.form.experiment_id, job.id, rank)
+
     # --- handing over ----------------------------------------------------------------------
 
     def _prepare(self, form: JobApplicationForm) -> tuple[list[str], str]:
@@ -158,7 +166,8 @@ class SlurmTrainingService(SharedFolderTrainingService):
         keeper, folder = self.channel.prepare(form, self.platform, urls, collect_too=options.channel == "auto",
                                                path=[options.python_path] if options.python_path else [])
         arguments = job_options(form, options, name_on_cluster(form.job_name), folder, self.context.installation)
-        return arguments, job_script(options, keeper, folder, self.channel.variables(form, folder, urls))
+        return arguments, job_script(options, keeper, folder, self.channel.variables(form, folder, urls),
+                                     self._settings.program_folder)
 
     def _taken_before(self, job: TrialJobDetail, uncertain: str) -> Observation | None:
         """What is known of a job whose submission went out and was not answered; None: it was certainly not taken."""
@@ -209,14 +218,40 @@ class SlurmTrainingService(SharedFolderTrainingService):
         if seen.status.is_end:
             told = self.storage.seen_end(job.form.experiment_id, job.id)
             seen = with_last_word(seen, told)
+            if nodes_of(job.form.options) > 1:
+                seen = self._with_failed_node(job, seen)
+                seen = with_failed_rank(seen, self._told_of_ranks(job, FAILED_RANK_FILE))
             if told is None and seen.status is TrialJobStatus.FAILED:
                 seen = replace(seen, message=self._with_output(job, seen.message or ""))
             if job.is_early_stopped is not None and seen.status is TrialJobStatus.SYS_CANCELED:
                 seen = replace(seen, message="")
         else:
             seen, state = self._of_this_run(job, row, seen, state)
+        if nodes_of(job.form.options) > 1 and (rows := self._told_of_ranks(job, RANKS_FILE)):
+            state["ranks"] = rows_of([rank_by_file(row) for row in rows])
         return replace(seen, platform_state=state,
                        working_directory=self.working_directory_of(job))
+
+    def _with_failed_node(self, job: TrialJobDetail, seen: Observation) -> Observation:
+        """Of a job that ended because a node failed: which rank was on it, where Slurm can still say it."""
+        rows = {row["machine"]: row["rank"] for row in self._told_of_ranks(job, RANKS_FILE) or () if row["machine"]}
+        if code_of(seen.cause) != "node_failed" or not rows:
+            return seen
+        try:
+            down = self._slurm.down(rows)
+        except TemporaryError:
+            return seen
+        if not down:
+            return seen
+        why = Reason("rank_failed", rank=rows[down[0]], machine=down[0], said=str(seen.cause), **because_of(seen.cause))
+        return replace(seen, message=why, cause=why)
+
+    def _told_of_ranks(self, job: TrialJobDetail, file: str) -> Any:
+        """What the batch process has written of a trial's ranks; None for nothing."""
+        try:
+            return read_json(self.storage.read(self.folder_of(job) / file) or "null")
+        except (TemporaryError, ValueError):
+            return None
 
     def _of_this_run(self, job: TrialJobDetail, row: JobRow, seen: Observation,
                      state: dict[str, object]) -> tuple[Observation, dict[str, object]]:

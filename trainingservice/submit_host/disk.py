@@ -16,6 +16,7 @@ from typing import Protocol
 
 from trainingservice.files.output_folder import FolderHere, OutputFolder
 from trialkeeper.durable_files import put_in_place
+from trialkeeper.folder_removal import open_folders
 
 #: Bytes that are read in one go.
 MOST_AT_ONCE = 8 * 1024 * 1024
@@ -116,11 +117,16 @@ class LocalDisk:
         path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> list[str]:
+        was_opened = False
         for _ in range(REMOVALS):
             problems: list[OSError] = []
             shutil.rmtree(path, onerror=lambda _, name, error, problems=problems: problems.append(error[1]))  # type: ignore[misc]
             if not path.exists():
                 return []
+            if any(problem.errno == errno.EACCES for problem in problems) and not was_opened:
+                was_opened = True
+                open_folders(str(path))
+                continue
             if any(problem.errno not in (errno.ENOTEMPTY, errno.ENOENT) for problem in problems):
                 break
             time.sleep(REMOVE_AGAIN_AFTER)  # a keeper that is about to end wrote or renamed something meanwhile

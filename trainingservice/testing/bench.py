@@ -47,6 +47,8 @@ class PlatformUnderTest(abc.ABC):
     #: True where trials run on this machine, so that the suite can look at their processes and they can
     #: write to absolute paths of the test. Cases that need it are skipped elsewhere.
     runs_here: ClassVar[bool] = True
+    #: On how many nodes one trial can run there. Cases that need two are skipped where it is one.
+    most_nodes: ClassVar[int] = 1
     #: A key of ``metadata_keys`` and a right value for it; None where the platform has none of its own.
     metadata_example: tuple[str, str] | None = None
     #: What is set on each service before it runs, in this order.
@@ -140,8 +142,11 @@ class Bench:
         return TrialCode(folder=folder, archive=archive.path, sha256=archive.sha256)
 
     def form(self, command: str | None = None, *, script: str | None = None, parameters: Any = None,
-             experiment: str | None = None, limits: Mapping[str, Any] = {}, **more: Any) -> JobApplicationForm:
-        """A job that runs ``command``, or ``script`` as a Python program."""
+             experiment: str | None = None, trial: str | None = None, limits: Mapping[str, Any] = {},
+             **more: Any) -> JobApplicationForm:
+        """A job that runs ``command``, or ``script`` as a Python program. ``trial``: it is a further attempt of this
+        one.
+        """
         name = new_id("t")
         if script is not None:
             more.setdefault("code", self.code({"trial.py": script}))
@@ -151,7 +156,7 @@ class Bench:
         access = self.server.access_for(name)
         self.server_urls = access.urls
         form = JobApplicationForm(
-            job_name=name, trial_job_id=name, experiment_id=experiment or self.experiment,
+            job_name=name, trial_job_id=trial or name, experiment_id=experiment or self.experiment,
             sequence_id=len(self._forms), command=command or "true",
             hyper_parameters=HyperParameters(parameter_text(parameters or {"x": 0.5}, len(self._forms))),
             keeper=access, options=self.platform.options(),

@@ -20,10 +20,12 @@ listeners and says of its jobs is all that a host has.
 from __future__ import annotations
 
 from trainingservice.testing.bench import Bench, PlatformUnderTest
+from trainingservice.testing.cases.checkpoints import CheckpointCases
 from trainingservice.testing.cases.code import CodeCases
 from trainingservice.testing.cases.ending import EndingCases
 from trainingservice.testing.cases.listening import ListeningCases
 from trainingservice.testing.cases.metrics import MetricCases
+from trainingservice.testing.cases.nodes import NodeCases
 from trainingservice.testing.cases.output_files import OutputFileCases
 from trainingservice.testing.cases.returning import ReturningCases
 from trainingservice.testing.cases.submitting import SubmittingCases
@@ -32,7 +34,7 @@ __all__ = ["Bench", "ListenerConformance", "PlatformUnderTest", "TrainingService
 
 
 class TrainingServiceConformance(SubmittingCases, CodeCases, MetricCases, OutputFileCases, EndingCases,
-                                 ReturningCases):
+                                 CheckpointCases, NodeCases, ReturningCases):
     """Every case there is. See the module's text."""
 
 

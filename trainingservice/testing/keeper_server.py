@@ -30,6 +30,9 @@ class KeeperServer(Protocol):
     def order_stop(self, job_name: str, reason: str) -> None:
         """The next answer to this attempt's keeper tells it to stop."""
 
+    def order_freeze(self, job_name: str, reason: str) -> None:
+        """The next answer to this attempt's keeper tells it to have the trial save a checkpoint and end."""
+
     def order_parameters(self, job_name: str, parameters: HyperParameters) -> None:
         """The next answer to this attempt's keeper brings it further parameters."""
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 #: Name of a case (without its parameters) -> the rule, and why there is one.
 RULES: dict[str, str] = {
+    "test_a_frozen_job_saves_a_checkpoint_and_the_next_job_goes_on_with_it":
+        "Where keepers call the server, the job document's checkpoints reach the keeper, and what a trial saves goes "
+        "on with it into the next job. A platform that removes its folders, or gives a job less time to end than "
+        "longest_end of its form, loses work.",
     "test_unknown_metadata_is_refused_and_reads_as_empty":
         "set_cluster_metadata raises InvalidMetadata for a key the platform does not know, and get_cluster_metadata "
         "answers with an empty text. A slip in a key must be told to the person who set it, not be swallowed.",
@@ -58,6 +62,15 @@ RULES: dict[str, str] = {
     "test_what_a_trial_wrote_is_listed_and_read_and_links_are_not_followed":
         "output_folder gives what the trial wrote, also from an object that never ran, or raises Unsupported. A trial "
         "may put links and pipes there: nothing is read through them. trainingservice/files/output_folder.py does it.",
+    "test_two_nodes_of_a_trial_meet_and_rank_0_alone_reports":
+        "Where the options are NodeOptions and the platform has room, a trial has one keeper on each node with the "
+        "job's node, MASTER_ADDR leads to rank 0, and only rank 0's journal is the attempt's. platform_state has the "
+        "ranks.",
+    "test_a_rank_that_fails_ends_the_trial_and_is_named":
+        "A rank that fails ends all, and the job is FAILED with the reason rank_failed when no rank runs any more. "
+        "trial_of_ranks decides it; the platform carries out what it says must be ended.",
+    "test_a_trial_on_two_nodes_that_is_stopped_leaves_nothing":
+        "stop_job ends all nodes, also those that were not started yet, and the job ends with the last of them.",
     "test_each_metric_is_heard_once_in_order_and_as_reported":
         "Listeners hear each metric once, in order, letter by letter as the trial reported it.",
     "test_listeners_come_and_go_and_may_fail":
@@ -121,8 +134,9 @@ RULES: dict[str, str] = {
         "clean_up_experiment stops what runs and removes all that the experiment left on the platform, and nothing of "
         "any other experiment, nor of the user.",
     "test_each_metric_is_heard_once_in_order_and_before_its_job_is_shown_as_ended":
-        "A service without keepers emits each metric once, in order, letter by letter, and reads a job's last metrics "
-        "before it shows the job as ended. The trial ends with the results that were heard by then.",
+        "A service without keepers emits each metric once, in order, letter by letter, also where a listener was added "
+        "twice, and reads a job's last metrics before it shows the job as ended. The trial ends with the results "
+        "that were heard by then.",
     "test_a_listener_that_was_removed_hears_nothing":
         "A listener that was removed hears nothing more, and removing one that was never added is harmless.",
     "test_a_job_says_when_it_began_and_ended_and_how":

@@ -25,7 +25,7 @@ from trainingservice.errors import PermanentError, TemporaryError, Unsupported
 from trainingservice.polling.service import Observation, PollingTrainingService
 from trainingservice.testing.behaviour import ScriptedClusterSettings
 from trainingservice.testing.scripted_cluster import SILENCE, ScriptedCluster
-from trainingservice.trial_job import HyperParameters, TrialCode, TrialJobDetail, job_document
+from trainingservice.trial_job import TrialCode, TrialJobDetail, job_document
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -104,11 +104,10 @@ class ScriptedTrainingService(PollingTrainingService):
     def is_multi_phase_job_supported(self) -> bool:
         return self._script.multi_phase
 
-    def deliver_parameters(self, job: TrialJobDetail, parameters: HyperParameters) -> None:
-        if not self._script.multi_phase:
+    def deliver_order(self, job: TrialJobDetail, order: contract.Order) -> None:
+        if order["order"] == contract.ORDER_PARAMETERS and not self._script.multi_phase:
             raise Unsupported("This scripted cluster gives running trials no further parameters.")
-        self.cluster.deliver(job.id, {"order": contract.ORDER_PARAMETERS, "index": parameters.index,
-                                      "text": parameters.value})
+        self.cluster.deliver(job.id, order)
 
     def set_cluster_metadata(self, key: str, value: str) -> None:
         if key not in self.metadata_keys:

@@ -51,6 +51,7 @@ def save_checkpoint(path: "str | None" = None, step: "int | None" = None) -> "It
     process has saved stay in the folder; what the server keeps, the experiment's ``checkpoints`` says.
     """
     global _number
+    step = _whole(step)
     folder = _folder()
     name = path
     if name is None:
@@ -71,6 +72,19 @@ def save_checkpoint(path: "str | None" = None, step: "int | None" = None) -> "It
         _remove(draft)
     _name_latest(folder, name, step)
     _drop_older(folder, name)
+
+
+def _whole(step: "int | None") -> "int | None":
+    """The step as a plain number: numpy's whole numbers are welcome."""
+    if step is None:
+        return None
+    try:
+        number = step.__index__()
+    except AttributeError:
+        number = 2 ** 63
+    if abs(number) >= 2 ** 63:
+        raise ValueError("step must be a whole number from -2**63 + 1 to 2**63 - 1, not %r" % (step,))
+    return number
 
 
 def _put_in_place(draft: str, folder: str, name: str) -> None:
@@ -106,7 +120,15 @@ def _drop_older(folder: str, name: str) -> None:
         _saved.remove(name)
     _saved.append(name)
     while len(_saved) > KEPT:
-        _remove(os.path.join(folder, _saved.pop(0)))
+        _drop(folder, _saved.pop(0))
+
+
+def _drop(folder: str, name: str) -> None:
+    """Remove a checkpoint. Under its own name it stays whole until it is gone."""
+    aside = os.path.join(folder, ".dropped-%d-%s" % (os.getpid(), name))
+    with contextlib.suppress(OSError):  # the trial has removed it itself
+        os.rename(os.path.join(folder, name), aside)
+        _remove(aside)
 
 
 def _folder() -> str:
@@ -127,6 +149,20 @@ def _remove(path: str) -> None:
     import shutil
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
+        if os.path.lexists(path):
+            _open_folders(path)
+            shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):
             os.remove(path)
+
+
+def _open_folders(path: str) -> None:
+    """Let the trial change what it has closed to itself. Root may change it all the same, other users may not."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, 0o700)
+    for parent, folders, _ in os.walk(path):  # it lists a folder after its parent was yielded
+        for folder in (os.path.join(parent, name) for name in folders):
+            if not os.path.islink(folder):
+                with contextlib.suppress(OSError):
+                    os.chmod(folder, 0o700)

@@ -29,6 +29,8 @@ class QuotaSerializer(serializers.Serializer[Any]):
     max_gpus = serializers.IntegerField(allow_null=True, help_text="GPUs that these trials ask for in total.")
     max_experiments = serializers.IntegerField(allow_null=True, help_text="Experiments at a time.")
     max_checkpoint_gb = serializers.IntegerField(allow_null=True, help_text="GB of checkpoints that the server keeps.")
+    max_priority = serializers.IntegerField(allow_null=True, help_text=(
+        "Highest priority of their experiments. null: 0, or what the other quota of person and group says."))
 
 
 class _Limit(serializers.IntegerField):
@@ -43,6 +45,7 @@ class QuotaChangesSerializer(StrictSerializer):
     max_gpus = _Limit()
     max_experiments = _Limit()
     max_checkpoint_gb = _Limit()
+    max_priority = serializers.IntegerField(min_value=-100, max_value=100, allow_null=True, required=False)
 
 
 class NewQuotaSerializer(QuotaChangesSerializer):

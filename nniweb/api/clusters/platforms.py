@@ -13,7 +13,14 @@ from rest_framework.views import APIView
 from nniweb.experiments.config.fields.description import KINDS, describe
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings
-from trainingservice.platforms import ALIASES, is_multi_phase, load_platform, platform_names
+from trainingservice.platforms import (
+    ALIASES,
+    BrokenPlatform,
+    is_multi_phase,
+    known_platforms,
+    load_platform,
+    platform_names,
+)
 
 
 class MetadataKeySerializer(serializers.Serializer[Any]):
@@ -105,9 +112,14 @@ class PlatformView(APIView):
     @extend_schema(operation_id="platforms_retrieve", responses=PlatformSerializer)
     def get(self, request: Request, name: str) -> Response:
         """One platform."""
-        if name not in platform_names():
-            raise NotFound(f"There is no platform {name}. There are: {', '.join(platform_names())}.")
-        return Response(PlatformSerializer(document(load_platform(name))).data)
+        known = known_platforms()  # without loading the others, which takes seconds the first time
+        if name not in known:
+            raise NotFound(f"There is no platform {name}. There are: {', '.join(sorted(known))}.")
+        try:
+            platform = load_platform(name)
+        except BrokenPlatform as error:
+            raise NotFound(str(error)) from None
+        return Response(PlatformSerializer(document(platform)).data)
 
 
 class PlatformsView(APIView):

@@ -246,8 +246,20 @@ class ExperimentPauseView(ExperimentActionView):
     @extend_schema(operation_id="experiments_pause", request=None,
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
-        """Pause an experiment. No new trials are started; running trials continue to their end."""
+        """Pause an experiment. No new trials are started. Running trials continue to their end, or are frozen where its
+        config file says `pause: freeze`.
+        """
         return self.act(request, intents.pause)
+
+
+class ExperimentFreezeView(ExperimentActionView):
+    @extend_schema(operation_id="experiments_freeze", request=None,
+                   responses={200: ExperimentSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Pause an experiment and freeze its running trials: they save a checkpoint, end, and continue from there when
+        the experiment is resumed.
+        """
+        return self.act(request, lambda experiment, user: intents.pause(experiment, user, freeze=True))
 
 
 class ExperimentResumeView(ExperimentActionView):

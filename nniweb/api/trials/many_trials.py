@@ -1,6 +1,6 @@
-"""One call for many trials: stop them, run them again, tag them; chosen by ids or by what they are."""
+"""One call for many trials: stop, freeze and thaw them, run them again, tag them; chosen by ids or by what they are."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialFilters, filtered
-from nniweb.experiments.actions import intents
-from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.actions import freezing, intents
+from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.fields import StrictSerializer, TagsField
 from nniweb.http.permissions import signed_in_user
@@ -132,24 +132,47 @@ class ManyTrialsView(generics.GenericAPIView[Experiment]):
         form.is_valid(raise_exception=True)
         return experiment, form.validated_data
 
+    def each(self, request: Request, experiment_id: str,
+             intent: Callable[[Experiment, Sequence[int], User | None], set[int]], otherwise: str) -> Response:
+        """Do it to the unfinished ones among the chosen trials. ``intent`` returns the primary keys of those that it
+        changed; ``otherwise``: why it did not change one that has not ended.
+        """
+        experiment, wanted = self.read(request, experiment_id)
+        chosen = _choose(experiment, wanted, unfinished=True)
+        done: list[str] = []
+        for keys in chosen.chunks():
+            changed = intent(experiment, keys, signed_in_user(request))
+            for key in keys:
+                trial_id, status = chosen.trials[key]
+                if key in changed:
+                    done.append(trial_id)
+                else:
+                    chosen.not_to(trial_id, ENDED if TrialJobStatus(status).is_end else otherwise)
+        return Response(chosen.outcome(done))
+
 
 class StopManyView(ManyTrialsView):
     @extend_schema(operation_id="experiments_trials_stop", request=SelectionSerializer,
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """End many trials. Ended trials are not changed. Repeating the request has no further effect."""
-        experiment, wanted = self.read(request, experiment_id)
-        chosen = _choose(experiment, wanted, unfinished=True)
-        done: list[str] = []
-        for keys in chosen.chunks():
-            stopped = intents.cancel_trials(experiment, keys, signed_in_user(request))
-            for key in keys:
-                trial_id, status = chosen.trials[key]
-                if key in stopped:
-                    done.append(trial_id)
-                else:
-                    chosen.not_to(trial_id, ENDED if TrialJobStatus(status).is_end else ENDING)
-        return Response(chosen.outcome(done))
+        return self.each(request, experiment_id, intents.cancel_trials, ENDING)
+
+
+class FreezeManyView(ManyTrialsView):
+    @extend_schema(operation_id="experiments_trials_freeze", request=SelectionSerializer,
+                   responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Freeze many trials: they save a checkpoint and end, and continue when they are thawed."""
+        return self.each(request, experiment_id, freezing.freeze_trials, "The trial was already frozen or being ended.")
+
+
+class ThawManyView(ManyTrialsView):
+    @extend_schema(operation_id="experiments_trials_thaw", request=SelectionSerializer,
+                   responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, experiment_id: str) -> Response:
+        """Have many frozen trials continue as soon as there are free slots."""
+        return self.each(request, experiment_id, freezing.thaw_trials, "The trial was not frozen.")
 
 
 class RerunManyView(ManyTrialsView):

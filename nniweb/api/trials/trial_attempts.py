@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,11 +13,14 @@ from nniweb.api.trials.trial_views import attempt_of, trial_of
 from nniweb.experiments.ingest.resource_samples import MAX_READINGS
 from nniweb.experiments.models import Attempt, ResourceReading
 from nniweb.http.fields import Query
+from nniweb.http.reason_serializer import ReasonSerializer
 
 
 class AttemptSerializer(serializers.ModelSerializer[Attempt]):
     """One submission of a trial to its platform."""
 
+    cluster = serializers.CharField(source="runs_on.name", help_text="Where it runs or ran.")
+    placement = serializers.SerializerMethodField()
     machine = serializers.CharField(source="machine_name")
     gpu_indices = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     interpreter = serializers.CharField(allow_null=True, help_text="The Python that its command runs, where known.")
@@ -25,9 +28,16 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
 
     class Meta:
         model = Attempt
-        fields = ["number", "job_name", "stage", "machine", "gpu_indices", "working_directory", "interpreter",
-                  "interpreter_version", "url", "exit_code",
+        fields = ["number", "job_name", "stage", "cluster", "placement", "machine", "gpu_indices",
+                  "working_directory", "interpreter", "interpreter_version", "url", "exit_code",
                   "end_reason", "created_at", "submitted_at", "started_at", "ended_at", "heard_at", "duration"]
+
+
+    @extend_schema_field(ReasonSerializer(allow_null=True))
+    def get_placement(self, attempt: Attempt) -> dict[str, Any] | None:
+        """Of an experiment on several clusters, why it runs there: the code chosen, with what the others said."""
+        placement: dict[str, Any] | None = attempt.placement
+        return placement
 
 
 class TrialAttemptsView(generics.ListAPIView[Attempt]):
@@ -37,7 +47,8 @@ class TrialAttemptsView(generics.ListAPIView[Attempt]):
     queryset = Attempt.objects.none()
 
     def get_queryset(self) -> QuerySet[Attempt]:
-        return Attempt.objects.filter(trial=trial_of(self.request, self.kwargs["trial_id"])).order_by("number")
+        return Attempt.objects.filter(trial=trial_of(self.request, self.kwargs["trial_id"])).select_related(
+            "cluster", "trial__experiment__cluster").order_by("number")
 
 
 class GpuReadingSerializer(serializers.Serializer[Any]):

@@ -29,7 +29,7 @@ from nniweb.documents.trials import (
     with_details,
 )
 from nniweb.experiments.access.visibility import visible_trials
-from nniweb.experiments.actions import intents
+from nniweb.experiments.actions import freezing, intents
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, Query, RevisionField
@@ -116,6 +116,26 @@ class TrialCancelView(TrialView):
         """End a trial. An ended trial is not changed."""
         trial = self.get_object()
         intents.cancel_trial(trial, signed_in_user(request))
+        return Response(document(trial.pk))
+
+
+class TrialFreezeView(TrialView):
+    @extend_schema(operation_id="trials_freeze", request=None, responses={200: TrialSerializer, 409: ErrorsSerializer})
+    def post(self, request: Request, trial_id: str) -> Response:
+        """Freeze a trial: it saves a checkpoint and ends, and continues from there when it is thawed. An ended trial is
+        not changed, nor one that is being stopped.
+        """
+        trial = self.get_object()
+        freezing.freeze_trials(trial.experiment, [trial.pk], signed_in_user(request))
+        return Response(document(trial.pk))
+
+
+class TrialThawView(TrialView):
+    @extend_schema(operation_id="trials_thaw", request=None, responses=TrialSerializer)
+    def post(self, request: Request, trial_id: str) -> Response:
+        """Have a frozen trial continue as soon as there is a free slot. Another trial is not changed."""
+        trial = self.get_object()
+        freezing.thaw_trials(trial.experiment, [trial.pk], signed_in_user(request))
         return Response(document(trial.pk))
 
 

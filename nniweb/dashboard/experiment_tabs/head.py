@@ -19,6 +19,7 @@ from nniweb.experiments.access.visibility import (
     visible_experiments,
 )
 from nniweb.experiments.actions.changes import tuners_that_can_go_on
+from nniweb.experiments.actions.freezing import can_freeze
 from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.history import last_event
@@ -53,6 +54,7 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
     metrics = names_of(experiment)
     return {
         "experiment": shown, "may_steer": steers, "may_dispose": disposes,
+        "may_freeze": can_freeze(experiment),
         "is_finished": experiment.is_finished, "tab": name,
         "tabs": [(one, title, address_of_tab(request, one, experiment.public_id)) for one, title in TABS.items()],
         "metrics": metrics, "main_title": result_title(experiment),
@@ -85,7 +87,8 @@ def primary_action(experiment: Experiment, shown: dict[str, Any]) -> str:
 def possible_actions(experiment: Experiment, shown: dict[str, Any]) -> dict[str, bool]:
     """Of the menu, as in head.js."""
     failed = shown["progress"]["trials"]["FAILED"] > 0
-    return {"stop": not experiment.is_finished and not _is_stopping(experiment),
+    return {"freeze": not experiment.is_finished and not _is_stopping(experiment),
+            "stop": not experiment.is_finished and not _is_stopping(experiment),
             "rerun_failed": failed and not _is_stopping(experiment) and (
                 not experiment.is_finished or experiment.status == ExperimentStatus.DONE)}
 

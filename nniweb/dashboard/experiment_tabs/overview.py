@@ -13,12 +13,14 @@ from nniweb.dashboard.experiment_tabs.head import counts_by_status, experiment_o
 from nniweb.dashboard.experiment_tabs.trial_columns import are_numbers, parameter_columns
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.dashboard.words import digits_apart
+from nniweb.documents.experiment_clusters import clusters_document
 from nniweb.documents.experiments import LONGEST_DESCRIPTION
 from nniweb.documents.trials import TrialSerializer, with_details
-from nniweb.experiments.access.visibility import visible_experiments
+from nniweb.experiments.access.visibility import visible_clusters, visible_experiments
 from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.charts.parameter_importance import FEWEST_TRIALS
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
+from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import RESULTS
 from nniweb.experiments.queries.failures import failures_of
@@ -45,6 +47,7 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     return render(request, "dashboard/experiment/overview.html", {
         **context, "started_from": _with_names(request, context["experiment"]["started_from"]),
         "longest_description": LONGEST_DESCRIPTION,
+        "clusters": clusters_document(found, timezone.now()), "further_clusters": _further_clusters(request, found),
         "failures": failures_of(found, SHOWN_FAILURES),
         "counts": counts_by_status(progress["trials"]), "top": top, "best": _best(top, progress),
         "next_steps": next_steps(found, progress_of([found], timezone.now())[found.pk]),
@@ -54,6 +57,15 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
         "parameter_names": names, "number_names": {
             *(column.axis.name for column in columns_of(found.search_space, ()) if column.axis.is_ordered),
             *(name for name in names if are_numbers(name, list(top)))}})
+
+
+def _further_clusters(request: HttpRequest, experiment: Experiment) -> list[str]:
+    """Names of clusters on which this person could have it run, too; none of an experiment that has ended."""
+    if experiment.is_finished:
+        return []
+    known = {row.cluster.name for row in rows_by_cluster(experiment).values()} | {experiment.cluster.name}
+    usable = visible_clusters(the_visitor(request)).filter(enabled=True, is_private=False)
+    return sorted(set(usable.values_list("name", flat=True)) - known)
 
 
 def _best(top: Iterable[Any], progress: dict[str, Any]) -> dict[str, Any] | None:

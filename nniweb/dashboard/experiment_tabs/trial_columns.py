@@ -86,6 +86,7 @@ def choices_of(experiment: Experiment) -> list[Choice]:
         Choice(ALL_PARAMETERS, "Parameters"),
         *(parameters if are_few else []),
         Choice("tags", "Tags", "tags"),
+        *([Choice("cluster", "Cluster", "cluster")] if experiment.several_clusters else []),
         Choice("machine", "Machine", "machine"),
         Choice("gpu", "GPU", "gpu"),
         Choice("created", "Created", "created", falls_first=True),
@@ -107,7 +108,7 @@ def usual_names(experiment: Experiment, choices: Sequence[Choice]) -> list[str]:
     metrics = [choice.name for choice in choices if choice.metric and choice.part == "final"][:MOST_METRIC_COLUMNS]
     front = ["front"] if experiment.has_several_objectives else []
     front += ["mean"] if experiment.has_replicates else []
-    usual = {"status", *front, "result", *metrics, "latest", "duration", *names, "machine", "message"}
+    usual = {"status", *front, "result", *metrics, "latest", "duration", *names, "cluster", "machine", "message"}
     return [choice.name for choice in choices if choice.name in usual]
 
 

@@ -10,12 +10,22 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.actions.changes import CHANGEABLE, changed_since, check_new_tuner, values_before, write_down
-from nniweb.experiments.actions.intents import limit_reached, locked, must_be_able_to_go_on, note, resume
+from nniweb.experiments.actions.changes import (
+    CHANGEABLE,
+    changed_since,
+    check_new_tuner,
+    value_now,
+    values_before,
+    write_down,
+)
+from nniweb.experiments.actions.cluster_changes import checked_clusters, set_clusters
+from nniweb.experiments.actions.intents import limit_reached, must_be_able_to_go_on, note, resume
+from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.quotas.launch_quotas import why_not_this_priority
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
 from nniweb.tuning import algorithms
 from nniweb.tuning.search_space.constraint_check import check_constraints
@@ -37,6 +47,8 @@ def change(experiment: Experiment, changes: dict[str, Any], actor: User | None =
     with transaction.atomic():
         experiment, _ = locked(experiment)
         _check_search(experiment, changes)
+        if "clusters" in changes:
+            changes = {**changes, "clusters": checked_clusters(experiment, changes["clusters"], actor)}
         return _changed(experiment, changes, actor)
 
 
@@ -98,21 +110,27 @@ def _check_constraints(experiment: Experiment, space: SearchSpace) -> None:
 def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None, undoes: int | None = None
              ) -> Experiment:
     now = timezone.now()
-    different = {field: value for field, value in changes.items() if getattr(experiment, field) != value}
+    different = {field: value for field, value in changes.items() if value_now(experiment, field) != value}
     if not different:
         return experiment
+    if "priority" in different and (reason := why_not_this_priority(
+            actor or experiment.owner, experiment.group, different["priority"])):
+        raise Refused(reason, "priority")
     write_down(experiment, different, now, actor, undoes)
     fields = dict(different)
+    if "clusters" in fields:
+        set_clusters(experiment, fields.pop("clusters"))
     if "search_space" in different:
         fields["search_space_version"] = experiment.search_space_version + 1
     if "retention" in different:
         fields["look_after_at"] = None
         if experiment.is_finished:
             fields["jobs_due_at"] = now
-    Experiment.objects.filter(pk=experiment.pk).update(**fields)
+    if fields:
+        Experiment.objects.filter(pk=experiment.pk).update(**fields)
     for field, value in fields.items():
         setattr(experiment, field, value)
-    described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description")
+    described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description", "clusters")
                           else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
     if undoes is None:
         note(experiment, now, "changed", described, actor)

@@ -8,6 +8,7 @@ from typing import Any
 
 from nniweb.experiments.access.request_actor import asking
 from nniweb.experiments.config.durations import format_duration
+from nniweb.experiments.launch.listed_clusters import clusters_now
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.retention import policy
 from nniweb.tuning import algorithms
@@ -18,6 +19,8 @@ from nniweb.tuning.search_space.uninterpreted_space import read_space
 #: Field of a change -> its spelling in experiment files.
 CHANGEABLE = {
     "trial_concurrency": "trialConcurrency",
+    "clusters": "clusters",
+    "priority": "priority",
     "max_trial_number": "maxTrialNumber",
     "max_duration": "maxExperimentDuration",
     "max_trial_duration": "maxTrialDuration",
@@ -53,7 +56,12 @@ def write_down(experiment: Experiment, different: Mapping[str, Any], at: datetim
     return ExperimentChange.objects.create(
         experiment=experiment, number=(last.first() or 0) + 1, at=at, undoes=undoes,
         actor=actor or (now.person if now is not None else None), via=now.via[:150] if now is not None else "",
-        fields={field: {"before": getattr(experiment, field), "after": value} for field, value in different.items()})
+        fields={field: {"before": value_now(experiment, field), "after": value} for field, value in different.items()})
+
+
+def value_now(experiment: Experiment, field: str) -> Any:
+    """Of one of CHANGEABLE."""
+    return clusters_now(experiment) if field == "clusters" else getattr(experiment, field)
 
 
 def values_before(change: ExperimentChange) -> dict[str, Any]:
@@ -64,7 +72,7 @@ def values_before(change: ExperimentChange) -> dict[str, Any]:
 def changed_since(experiment: Experiment, change: ExperimentChange) -> list[str]:
     """Fields of the change that are not any more what it made of them, as files spell them."""
     return [CHANGEABLE[field] for field in CHANGEABLE
-            if field in change.fields and getattr(experiment, field) != change.fields[field]["after"]]
+            if field in change.fields and value_now(experiment, field) != change.fields[field]["after"]]
 
 
 def in_words(change: ExperimentChange) -> list[ChangedValue]:
@@ -120,6 +128,10 @@ def _lines(field: str, before: Any, after: Any) -> Iterator[ChangedValue]:
     elif field == "tuner":
         yield from _parts(name, {"name": before.get("name"), **(before.get("class_args") or {})},
                           {"name": after.get("name"), **(after.get("class_args") or {})})
+    elif field == "clusters":
+        by_name = [{entry["name"]: entry for entry in entries} for entries in (before, after)]
+        for cluster in dict.fromkeys([*by_name[0], *by_name[1]]):
+            yield from _parts(f"{name}.{cluster}", by_name[0].get(cluster, {}), by_name[1].get(cluster, {}))
     elif field == "retention":
         words = policy.in_words
         for kind in policy.KINDS:

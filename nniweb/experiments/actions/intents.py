@@ -17,6 +17,8 @@ from django.utils import timezone
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.actions.changes import write_down
+from nniweb.experiments.actions.freezing import hold_trials, must_be_able_to_freeze, release_trials, why_it_waits
+from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
@@ -46,27 +48,27 @@ from trainingservice.trial_job_status import TrialJobStatus
 _MISSING = object()
 
 
-def locked(experiment: Experiment) -> tuple[Experiment, int]:
-    """The experiment's row as it is now, with the next revision taken (which also takes the row's lock)."""
-    revision = next_revision(experiment.pk)
-    return Experiment.objects.select_related("cluster").get(pk=experiment.pk), revision
-
-
 def note(experiment: Experiment, at: datetime, kind: str, message: str, actor: User | None) -> None:
     """Put an event into the experiment's history."""
     ExperimentEvent.objects.create(experiment=experiment, at=at, kind=kind, message=message, actor=actor)
 
 
-def pause(experiment: Experiment, actor: User | None = None) -> None:
-    """Start nothing new; running trials go on to their end."""
+def pause(experiment: Experiment, actor: User | None = None, freeze: bool | None = None) -> None:
+    """Start nothing new; running trials go on to their end, or are frozen. ``freeze`` None: as its config says."""
     with transaction.atomic():
         experiment, revision = locked(experiment)
         if experiment.is_finished or experiment.status == ExperimentStatus.STOPPING:
             raise Refused(Reason("wrong_status", status=str(experiment.status), wish="pause"))
+        freeze = experiment.config.get("pause") == "freeze" if freeze is None else freeze
+        if freeze:
+            must_be_able_to_freeze(experiment)
+        now = timezone.now()
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.PAUSE)
-        move_experiment(experiment, ExperimentStatus.PAUSED, timezone.now(), actor=actor)
+        move_experiment(experiment, ExperimentStatus.PAUSED, now, actor=actor)
         _say_why_they_wait(experiment, "free_slot", revision)
-        audit.record("experiment.pause", experiment, actor)
+        audit.record("experiment.freeze" if freeze else "experiment.pause", experiment, actor)
+        if freeze:
+            hold_trials(experiment, now, revision, actor)
 
 
 def resume(experiment: Experiment, actor: User | None = None) -> None:
@@ -84,20 +86,14 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
             _say_why_they_wait(experiment, "experiment_held", revision)
+        release_trials(experiment, now, revision, actor)
         audit.record("experiment.resume", experiment, actor)
 
 
-def _why_it_waits(experiment: Experiment) -> Reason:
-    """Of a trial that was never submitted."""
-    if experiment.status == ExperimentStatus.PAUSED:
-        return Reason("experiment_held", status=str(experiment.status))
-    return Reason("free_slot")
-
-
 def _say_why_they_wait(experiment: Experiment, before: str, revision: int) -> None:
-    """Of trials that were never submitted and waited for what ``before`` (a code) says."""
-    Trial.objects.unfinished().filter(experiment=experiment, reason=before, attempts=None).update(
-        revision=revision, **said(_why_it_waits(experiment)))
+    """Of trials without an attempt that waited for what ``before`` (a code) says."""
+    Trial.objects.unfinished().without_attempt().filter(experiment=experiment, reason=before).update(
+        revision=revision, **said(why_it_waits(experiment)))
 
 
 def stop(experiment: Experiment, actor: User | None = None) -> None:
@@ -230,9 +226,10 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         trial = Trial(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
-            feasible=False if experiment.outcome_constraints else None, **said(_why_it_waits(experiment)))
+            feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
         if rerun_of is not None and is_same:
             trial.proposal, trial.replicate, trial.seed = rerun_of.proposal, rerun_of.replicate, rerun_of.seed
+            trial.continues_id = rerun_of.continues_id
         else:
             with_proposals(experiment, [trial], raced=False)
         trial.save()
@@ -394,8 +391,8 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     again = Trial.objects.bulk_create(
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
               source=TrialSource.RERUN, rerun_of=trial, proposal_id=trial.proposal_id, replicate=trial.replicate,
-              seed=trial.seed, feasible=False if experiment.outcome_constraints else None,
-              **said(_why_it_waits(experiment)))
+              seed=trial.seed, continues_id=trial.continues_id,
+              feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
         for index, trial in enumerate(trials))
     TrialParameters.objects.bulk_create(
         TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})

@@ -102,16 +102,23 @@ def _of_kind(experiment: Experiment, which: Which) -> QuerySet[Trial]:
 
 
 def _series(trials: Sequence[Trial], points: int, metric: str | None) -> list[Series]:
-    """One query, in the order of its index, so that the database need not sort; one more where an attempt went on from
+    """One query, in the order of its index, so that the database need not sort; some more where an attempt went on from
     a checkpoint.
     """
     chains = chains_of([trial.pk for trial in trials if getattr(trial, "is_resumed", True)])
     later = Attempt.objects.filter(trial=OuterRef("trial"), number__gt=OuterRef("number"))
-    which = Q(~Exists(later))
+    alone = Attempt.objects.filter(~Exists(later), trial__in=[trial.pk for trial in trials if trial.pk not in chains])
+    # an attempt may be part of several curves: those of trials that continue its own, and that of its own
+    curves_with: dict[int, list[tuple[int, int]]] = {}
+    for trial_pk, chain in chains.items():
+        for attempt, first in chain.items():
+            curves_with.setdefault(attempt, []).append((trial_pk, first))
+    which = Q(attempt__in=alone)
     if chains:
-        which |= Q(pk__in=[attempt for chain in chains.values() for attempt in chain])
-    attempts = Attempt.objects.filter(which, trial__in=[trial.pk for trial in trials])
-    rows = Metric.objects.filter(attempt__in=attempts, kind=contract.PERIODICAL).order_by("attempt", "n")
+        for attempt, trial_pk in alone.filter(pk__in=list(curves_with)).values_list("pk", "trial"):
+            curves_with[attempt].append((trial_pk, 0))
+        which |= Q(attempt__in=list(curves_with))
+    rows = Metric.objects.filter(which, kind=contract.PERIODICAL).order_by("attempt", "n")
     if metric is None:
         rows = rows.filter(number__isnull=False)
     series = {trial.pk: Series(trial, final=trial.final_number) for trial in trials}
@@ -122,11 +129,14 @@ def _series(trials: Sequence[Trial], points: int, metric: str | None) -> list[Se
             one.final = finals.get(pk)
     joined: dict[int, _Curve] = {}
     for (attempt, trial_pk), reported in groupby(_reports(rows, metric), key=lambda row: row[:2]):
-        chain = chains.get(trial_pk)
-        curve = _Curve() if chain is None else joined.setdefault(trial_pk, _Curve())
-        curve.take(reported, 0 if chain is None else chain.get(attempt, 0))
-        if chain is None:
+        if (curves := curves_with.get(attempt)) is None:
+            curve = _Curve()
+            curve.take(reported, 0)
             curve.fill(series[trial_pk], points)
+            continue
+        known = list(reported)
+        for of_trial, first in curves:
+            joined.setdefault(of_trial, _Curve()).take(known, first)
     for trial_pk, curve in joined.items():
         curve.fill(series[trial_pk], points)
     return list(series.values())

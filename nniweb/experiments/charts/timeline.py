@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nniweb.experiments.models import Experiment, Machine, Trial
+from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 from trainingservice.reasons import jobs_named_by
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper.whole_number import whole_number
@@ -128,11 +129,11 @@ def _read(experiment: Experiment) -> tuple[dict[_Place, list[Run]], list[Wait]]:
     rows = list(Trial.objects.filter(experiment=experiment).order_by("sequence_id", "attempts__number").values_list(
         "public_id", "sequence_id", "status", "message", "created_at", "started_at", "ended_at", "attempts__number",
         "attempts__created_at", "attempts__submitted_at", "attempts__started_at", "attempts__ended_at",
-        "attempts__machine_name", "attempts__gpu_indices", "reason_arguments"))
+        "attempts__machine_name", "attempts__gpu_indices", "reason_arguments", "attempts__cluster__name"))
     runs: dict[_Place, list[Run]] = defaultdict(list)
     waits = []
     for index, (public_id, sequence_id, status, message, trial_created, trial_started, trial_ended, number, created,
-                submitted, started, ended, machine, gpus, arguments) in enumerate(rows):
+                submitted, started, ended, machine, gpus, arguments, cluster) in enumerate(rows):
         if number is None:  # imported, or never given to the platform
             started, ended = trial_started, trial_ended
         is_last = index + 1 == len(rows) or rows[index + 1][0] != public_id
@@ -152,12 +153,18 @@ def _read(experiment: Experiment) -> tuple[dict[_Place, list[Run]], list[Wait]]:
             begin = started.timestamp()
             run = Run(public_id, sequence_id, attempt, status, begin,
                       None if ended is None else max(begin, ended.timestamp()))
+            name = place_name(cluster or "", machine or "") if experiment.several_clusters else machine or ""
             for gpu in gpus or [None]:
-                runs[machine or "", gpu].append(run)
+                runs[name, gpu].append(run)
     for found in runs.values():
         found.sort(key=lambda run: run.begin)
     waits.sort(key=lambda wait: wait.begin)
     return runs, waits
+
+
+def place_name(cluster: str, machine: str) -> str:
+    """Of a machine where there are several clusters: sorted by it, rows are grouped by cluster."""
+    return f"{cluster}: {machine}" if machine else cluster
 
 
 def _waited_for(since: datetime, given: datetime | None, submitted: datetime | None, until: datetime) -> str:
@@ -191,9 +198,12 @@ def _lanes_by_place(experiment: Experiment, runs: dict[_Place, list[Run]]
     uses_gpus = bool(experiment.trial_gpu_number) or any(gpu is not None for _, gpu in runs)
     machines = {machine for machine, _ in runs if machine}
     if uses_gpus:
-        for name, gpus in Machine.objects.filter(cluster=experiment.cluster_id).values_list("name", "gpu_summary"):
+        several = experiment.several_clusters
+        clusters = list(rows_by_cluster(experiment)) if several else [experiment.cluster_id]
+        for cluster, name, gpus in Machine.objects.filter(cluster__in=clusters).values_list(
+                "cluster__name", "name", "gpu_summary"):
             for gpu in gpus:
-                lanes.setdefault((name, int(gpu.get("index", 0))), [[]])
+                lanes.setdefault((place_name(cluster, name) if several else name, int(gpu.get("index", 0))), [[]])
     elif len(machines) <= 1 and lanes:
         # the slots of the only machine, also those that were never used
         [place] = [place for place in lanes if place[0]] or [("", None)]

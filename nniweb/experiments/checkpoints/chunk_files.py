@@ -1,6 +1,7 @@
 """The files of checkpoints in Django's storage: chunks and manifests, named by their content, of one experiment each.
 
-A file that is there is whole: it is written beside its place, flushed and renamed. Blocking; any thread.
+A file that is there is whole: it is written without a name, or beside its place, flushed, and then gets its name.
+Blocking; any thread. What goes wrong in a storage elsewhere is an OSError, as on a disk.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+from django.conf import settings
 from django.core.files.base import ContentFile
-from django.core.files.storage import default_storage
+from django.core.files.storage import Storage, default_storage, storages
+from django.utils.functional import LazyObject
+
+from nniweb.experiments.checkpoints.incoming_file import IncomingFile
 
 #: Folder of all of them in the storage.
 FOLDER = "checkpoints"
@@ -22,12 +28,36 @@ KEPT_FREE = 1024 ** 3
 PIECE = 256 * 1024
 
 
+class _CheckpointStorage(LazyObject):  # type: ignore[type-arg]  # generic in the stubs only
+    """That of NNIWEB_CHECKPOINT_STORAGE, else that of all files."""
+
+    def _setup(self) -> None:
+        self._wrapped = storages["checkpoints"] if "checkpoints" in storages.backends else default_storage
+
+
+checkpoint_storage: Storage = cast(Storage, _CheckpointStorage())
+
+
 class DamagedFile(Exception):
     """What lies in the storage has another hash than its name."""
 
 
 class NoRoom(OSError):
     """The disk of the storage is nearly full."""
+
+
+class StorageFailed(OSError):
+    """A storage elsewhere does not answer, or refuses."""
+
+
+@contextlib.contextmanager
+def _errors_of_storage() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, NotImplementedError, DamagedFile):
+        raise
+    except Exception as error:  # each storage has errors of its own
+        raise StorageFailed(f"The storage of checkpoints failed: {type(error).__name__}: {error}") from error
 
 
 def chunk_path(experiment_id: str, sha256: str) -> str:
@@ -40,7 +70,17 @@ def manifest_path(experiment_id: str, manifest: str) -> str:
     return f"{FOLDER}/{experiment_id}/manifests/{manifest}"
 
 
-def keep_file(path: str, sha256: str, content: bytes) -> None:
+def incoming_file() -> IncomingFile:
+    """For what a keeper begins to send: on the disk of the storage, where that is a folder. Raises OSError."""
+    try:
+        folder = checkpoint_storage.path(FOLDER)
+    except NotImplementedError:
+        return IncomingFile(str(settings.DATA_FOLDER))
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return IncomingFile(folder)
+
+
+def keep_file(path: str, sha256: str, content: IncomingFile) -> None:
     """Store content under the name of its hash, unless it is there and undamaged. Durable when this returns.
 
     Raises NoRoom, OSError.
@@ -48,24 +88,27 @@ def keep_file(path: str, sha256: str, content: bytes) -> None:
     with contextlib.suppress(FileNotFoundError, DamagedFile):
         check_file(path, sha256)
         return
-    _check_room(len(content))
+    _check_room(content.size)
     remove_file(path)
-    name = default_storage.save(path, ContentFile(content))
+    if is_cheap_to_ask() and content.keep_at(checkpoint_storage.path(path)):
+        return
+    with _errors_of_storage():
+        name = checkpoint_storage.save(path, ContentFile(content.content()))
     if name != path:  # somebody else stored the same meanwhile
         remove_file(name)
 
 
 def size_of(path: str) -> int | None:
     """Bytes of a file; None where there is none."""
-    with contextlib.suppress(OSError):
-        return int(default_storage.size(path))
+    with contextlib.suppress(OSError), _errors_of_storage():
+        return int(checkpoint_storage.size(path))
     return None
 
 
 def is_cheap_to_ask() -> bool:
     """Whether files lie in a folder of this machine, where it costs nothing to look whether they are there."""
     try:
-        default_storage.path(FOLDER)
+        checkpoint_storage.path(FOLDER)
     except NotImplementedError:
         return False
     return True
@@ -74,7 +117,7 @@ def is_cheap_to_ask() -> bool:
 def check_file(path: str, sha256: str) -> int:
     """Bytes of the file, whose hash was compared. Raises DamagedFile, OSError (FileNotFoundError where it is gone)."""
     digest, size = hashlib.sha256(), 0
-    with default_storage.open(path) as file:
+    with _errors_of_storage(), checkpoint_storage.open(path) as file:
         while piece := file.read(PIECE):
             digest.update(piece)
             size += len(piece)
@@ -85,7 +128,7 @@ def check_file(path: str, sha256: str) -> int:
 
 def content_of(path: str, sha256: str) -> bytes:
     """The whole file, whose hash was compared. Raises DamagedFile, OSError."""
-    with default_storage.open(path) as file:
+    with _errors_of_storage(), checkpoint_storage.open(path) as file:
         content: bytes = file.read()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DamagedFile(path)
@@ -94,27 +137,39 @@ def content_of(path: str, sha256: str) -> bytes:
 
 def pieces_of(path: str) -> Iterator[bytes]:
     """The file, piece by piece. Raises OSError."""
-    with default_storage.open(path) as file:
+    with _errors_of_storage(), checkpoint_storage.open(path) as file:
         while piece := file.read(PIECE):
             yield piece
 
 
 def remove_file(path: str) -> None:
-    """Harmless where it is gone already."""
-    with contextlib.suppress(OSError):
-        default_storage.delete(path)
+    """Harmless where it is gone already. Raises StorageFailed where a storage elsewhere does not answer."""
+    try:
+        with _errors_of_storage():
+            checkpoint_storage.delete(path)
+    except StorageFailed:
+        raise
+    except OSError:
+        return
+
+
+def check_storage() -> None:
+    """Ask whether a storage elsewhere answers, before a transaction has to wait for it. Raises StorageFailed."""
+    if not is_cheap_to_ask():
+        with _errors_of_storage():
+            checkpoint_storage.exists(f"{FOLDER}/probe")
 
 
 def remove_all(experiment_id: str) -> None:
     """Everything of an experiment: what rows name must be removed before, this is the rest. Of folders only."""
     with contextlib.suppress(NotImplementedError):
-        shutil.rmtree(default_storage.path(f"{FOLDER}/{experiment_id}"), ignore_errors=True)
+        shutil.rmtree(checkpoint_storage.path(f"{FOLDER}/{experiment_id}"), ignore_errors=True)
 
 
 def _check_room(size: int) -> None:
     """Raises NoRoom. Of a storage elsewhere nothing is known."""
     try:
-        folder = Path(default_storage.path(FOLDER))
+        folder = Path(checkpoint_storage.path(FOLDER))
     except NotImplementedError:
         return
     while not folder.exists():

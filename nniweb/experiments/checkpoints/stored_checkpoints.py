@@ -7,6 +7,7 @@ Each function that writes is one or several short transactions of its own, unles
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -21,7 +22,20 @@ from nniweb.experiments.checkpoints.chunk_files import (
     manifest_path,
     size_of,
 )
-from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, CheckpointChunkUse, Experiment, Metric
+from nniweb.experiments.checkpoints.continued_trials import line_of
+from nniweb.experiments.checkpoints.handed_on import hands_on
+from nniweb.experiments.checkpoints.incoming_file import IncomingFile
+from nniweb.experiments.checkpoints.shared_transactions import SharedTransactions
+from nniweb.experiments.models import (
+    Attempt,
+    Checkpoint,
+    CheckpointChunk,
+    CheckpointChunkUse,
+    Experiment,
+    Metric,
+    Trial,
+)
+from nniweb.experiments.sql.selected_rows import is_any
 from trialkeeper import contract
 
 #: A chunk that a keeper asked for and that is there is kept for so long, though no checkpoint has it.
@@ -56,17 +70,50 @@ def _want(experiment: Experiment, hashes: Collection[str], now: datetime) -> lis
     return list(rows.values_list("sha256", flat=True))
 
 
-def keep_chunk(experiment: Experiment, sha256: str, content: bytes, now: datetime) -> None:
+def keep_chunk(experiment: Experiment, sha256: str, content: IncomingFile, now: datetime) -> None:
     """Store a chunk, unless it is there. Durable when this returns. Raises OSError, NoRoom where the disk is full.
 
     The row is first, and says until the file is written that the chunk is lost: from then on nobody removes the file.
     """
-    row, _ = CheckpointChunk.objects.update_or_create(
-        experiment=experiment, sha256=sha256, defaults={"size": len(content), "wanted_at": now},
-        create_defaults={"size": len(content), "wanted_at": now, "lost_at": now})
+    _transactions.write(_Begun(experiment.pk, sha256, content.size, now))
     keep_file(chunk_path(experiment.public_id, sha256), sha256, content)
-    if row.lost_at is not None:
-        CheckpointChunk.objects.filter(pk=row.pk).update(lost_at=None)
+    _transactions.write(_Kept(experiment.pk, sha256))
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A chunk whose file is about to be written. ``experiment``: primary key."""
+
+    experiment: int
+    sha256: str
+    size: int
+    wanted_at: datetime
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A chunk whose file is there."""
+
+    experiment: int
+    sha256: str
+
+
+def _write_chunks(items: Sequence[_Begun | _Kept]) -> None:
+    begun = {(item.experiment, item.sha256): item for item in items if isinstance(item, _Begun)}
+    CheckpointChunk.objects.bulk_create(  # in one order: other web processes may write the same rows
+        (CheckpointChunk(experiment_id=item.experiment, sha256=item.sha256, size=item.size, wanted_at=item.wanted_at,
+                         lost_at=item.wanted_at) for _, item in sorted(begun.items())),
+        update_conflicts=True, unique_fields=["experiment", "sha256"], update_fields=["size", "wanted_at"])
+    kept: dict[int, list[str]] = {}
+    for item in items:
+        if isinstance(item, _Kept):
+            kept.setdefault(item.experiment, []).append(item.sha256)
+    for experiment, hashes in kept.items():
+        CheckpointChunk.objects.filter(experiment=experiment, sha256__in=hashes, lost_at__isnull=False).update(
+            lost_at=None)
+
+
+_transactions: SharedTransactions[_Begun | _Kept] = SharedTransactions(_write_chunks)
 
 
 def chunk_was_lost(experiment: Experiment, sha256: str, now: datetime) -> None:
@@ -75,9 +122,16 @@ def chunk_was_lost(experiment: Experiment, sha256: str, now: datetime) -> None:
     CheckpointChunk.objects.filter(experiment=experiment, sha256=sha256, lost_at=None).update(lost_at=now)
 
 
+def may_have_chunk(trial: Trial, sha256: str) -> bool:
+    """Whether the chunk is part of a checkpoint that attempts of this trial may have."""
+    return CheckpointChunkUse.objects.filter(
+        chunk__experiment=trial.experiment_id, chunk__sha256=sha256, chunk__lost_at=None,
+        checkpoint__trial__in=trials_to_take_from(trial)).exists()
+
+
 def has_chunk(experiment: Experiment, sha256: str) -> bool:
     """Whether the experiment has it and it was not found lost."""
-    return CheckpointChunk.objects.filter(experiment=experiment, sha256=sha256, lost_at=None).exists()
+    return is_any(CheckpointChunk, "experiment_id = %s AND sha256 = %s AND lost_at IS NULL", [experiment.pk, sha256])
 
 
 def wrong_sizes(experiment: Experiment, chunks: Mapping[str, int]) -> bool:
@@ -86,7 +140,7 @@ def wrong_sizes(experiment: Experiment, chunks: Mapping[str, int]) -> bool:
                CheckpointChunk.objects.filter(experiment=experiment, sha256__in=some).values_list("sha256", "size"))
 
 
-def add_checkpoint(attempt: Attempt, manifest: str, content: bytes, *, name: str, size: int, file_count: int,
+def add_checkpoint(attempt: Attempt, manifest: str, content: IncomingFile, *, name: str, size: int, file_count: int,
                    chunks: Collection[str], now: datetime) -> list[str]:
     """Store a manifest and which chunks it has. The chunks that are missing after all; it does not count yet.
 
@@ -168,12 +222,31 @@ def counting(trial: int) -> QuerySet[Checkpoint]:
 
 
 def to_resume(attempt: Attempt) -> list[Checkpoint]:
-    """Where this attempt may go on from, the newest first. No question for the first attempt of a trial that has not
-    begun.
+    """Where this attempt may go on from: first its trial's own checkpoints, then those of the trials that it continues,
+    the newest first. No question for the first attempt of a trial that has not begun and continues none.
     """
-    if attempt.number == 1 and not attempt.journal_id:
+    has_run = attempt.number > 1 or bool(attempt.journal_id)
+    trials = [attempt.trial_id] if hands_on(attempt.trial.experiment) else line_of(attempt.trial)
+    found: list[Checkpoint] = []
+    for trial in trials if has_run else trials[1:]:
+        if len(found) < MOST_TO_RESUME:
+            found += counting(trial).exclude(name=contract.HANDED_ON)[:MOST_TO_RESUME - len(found)]
+    return found
+
+
+def to_load(trial: Trial) -> list[Checkpoint]:
+    """What the trial that this one continues has handed on to it, the newest first."""
+    if trial.continues_id is None:
         return []
-    return list(counting(attempt.trial_id)[:MOST_TO_RESUME])
+    return list(counting(trial.continues_id).filter(name=contract.HANDED_ON)[:MOST_TO_RESUME])
+
+
+def trials_to_take_from(trial: Trial) -> list[int]:
+    """The trials (primary keys) whose checkpoints an attempt of this one may have: itself first, then those that it
+    continues. Of folders that are handed on, the last one's alone.
+    """
+    line = line_of(trial)
+    return line[:2] if hands_on(trial.experiment) else line
 
 
 def _slices(hashes: Sequence[str]) -> Iterator[list[str]]:

@@ -16,9 +16,10 @@ from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
 from nniweb.experiments.secrets.sealing import seal, unseal
 from trainingservice.base import TrainingService
 from trainingservice.cluster_metadata.kept_secrets import Changes, keep_secrets, moved_secrets, moved_sentence
-from trainingservice.cluster_settings import ClusterSettings, fold, without_secrets
+from trainingservice.cluster_settings import ClusterSettings, without_secrets
 from trainingservice.platforms import load_platform, platform_names
 from trainingservice.reasons import Reason
+from trainingservice.words.spellings import fold
 
 #: What a cluster may be named: experiment files name it by this.
 NAME_PATTERN = r"^[^\s/]([^/\r\n\t]*[^\s/])?\Z"

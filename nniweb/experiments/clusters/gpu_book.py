@@ -1,38 +1,57 @@
 """Bookings of GPUs, kept in the rows of unfinished attempts: committed before a start, gone with the end."""
 
-from django.db import transaction
-from django.db.models import QuerySet
+from collections.abc import Sequence
 
-from nniweb.experiments.models import Attempt, Machine
+from django.db import transaction
+
+from nniweb.experiments.models import Attempt, Machine, NodeBooking
+from trainingservice.gpus.gpu_slots import GpuBooking
+
+_UNFINISHED = [Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED]
 
 
 class AttemptGpuBook:
     """``trainingservice.gpus.gpu_slots.GpuBook`` over all clusters and experiments of the installation."""
 
     def booked(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
-        rows = self._holding(machine_identity).values_list("job_name", "gpu_indices")
-        return {job_name: tuple(indices or ()) for job_name, indices in rows}
+        rows = [*Attempt.objects.filter(machine_identity=machine_identity, gpu_indices__isnull=False,
+                                        stage__in=_UNFINISHED).values_list("job_name", "gpu_indices"),
+                *NodeBooking.objects.filter(machine_identity=machine_identity, attempt__stage__in=_UNFINISHED
+                                            ).values_list("attempt__job_name", "gpu_indices")]
+        held: dict[str, tuple[int, ...]] = {}
+        for job_name, indices in rows:
+            held[job_name] = held.get(job_name, ()) + tuple(indices or ())
+        return held
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int) -> bool:
+        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu)])
+
+    def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
         with transaction.atomic():
-            # the rows of the machine are written first: bookings of one machine then wait for each
-            # other on every database, and the check below sees each one committed before
-            Machine.objects.filter(identity=machine_identity).update(identity=machine_identity)
-            if not Attempt.objects.filter(job_name=job_name).exclude(stage=Attempt.Stage.ENDED).update(
-                    machine_identity=machine_identity, gpu_indices=list(gpu_indices)):
+            # the rows of the machines are written first, in one order: bookings of one machine then wait for
+            # each other on every database, and the check below sees each one committed before
+            for identity in sorted({node.machine_identity for node in nodes}):
+                Machine.objects.filter(identity=identity).update(identity=identity)
+            first, *others = nodes
+            unfinished = Attempt.objects.filter(job_name=job_name).exclude(stage=Attempt.Stage.ENDED)
+            if not unfinished.update(machine_identity=first.machine_identity, gpu_indices=list(first.gpu_indices)):
                 return False
-            others = [set(indices or ()) for name, indices in
-                      self._holding(machine_identity).values_list("job_name", "gpu_indices") if name != job_name]
-            if any(sum(index in held for held in others) >= max_jobs_per_gpu for index in gpu_indices):
+            if others:
+                attempt = unfinished.get()
+                NodeBooking.objects.filter(attempt=attempt).delete()
+                NodeBooking.objects.bulk_create(
+                    NodeBooking(attempt=attempt, rank=rank, machine_identity=node.machine_identity,
+                                gpu_indices=list(node.gpu_indices)) for rank, node in enumerate(others, 1))
+            if any(self._is_taken(node, job_name) for node in nodes):
                 transaction.set_rollback(True)
                 return False
         return True
 
-    def free(self, job_name: str) -> None:
-        Attempt.objects.filter(job_name=job_name, gpu_indices__isnull=False).exclude(
-            stage=Attempt.Stage.ENDED).update(machine_identity="")
+    def _is_taken(self, node: GpuBooking, job_name: str) -> bool:
+        others = [held for name, held in self.booked(node.machine_identity).items() if name != job_name]
+        return any(sum(index in held for held in others) >= node.max_jobs_per_gpu for index in node.gpu_indices)
 
-    @staticmethod
-    def _holding(machine_identity: str) -> QuerySet[Attempt]:
-        return Attempt.objects.filter(machine_identity=machine_identity, gpu_indices__isnull=False,
-                                      stage__in=[Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED])
+    def free(self, job_name: str) -> None:
+        if Attempt.objects.filter(job_name=job_name, gpu_indices__isnull=False).exclude(
+                stage=Attempt.Stage.ENDED).update(machine_identity=""):
+            NodeBooking.objects.filter(attempt__job_name=job_name).delete()

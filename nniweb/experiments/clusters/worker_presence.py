@@ -1,7 +1,7 @@
 """Whether anybody works: asked by pages, REST and commands, to say so where nobody does."""
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
@@ -32,10 +32,12 @@ def alive_hosts() -> frozenset[str]:
     return frozenset(alive_workers().values_list("host", flat=True))
 
 
-def is_leased(cluster: Cluster) -> bool:
-    """Whether a worker holds the cluster and its lease has not run out. At most one query."""
+def is_leased(cluster: Cluster, now: datetime | None = None) -> bool:
+    """Whether a worker holds the cluster and its lease has not run out. ``now``: by the database's clock; without it,
+    at most one query.
+    """
     return bool(cluster.lease_holder) and cluster.lease_expires_at is not None \
-        and cluster.lease_expires_at > database_now()
+        and cluster.lease_expires_at > (now or database_now())
 
 
 def absence_of(cluster: Cluster, hosts: Collection[str]) -> str:

@@ -73,7 +73,7 @@ def read_algorithms(document: ExperimentDocument, search_space: dict[str, Any], 
                       f"result is to be {mode}d.")
     if tuner.name == algorithms.AUTO and assessor is not None:
         assessor = _with_own_default(assessor, findings)
-    return Algorithms(tuner, assessor, mode, seed if isinstance(seed, int) else None)
+    return Algorithms(tuner, assessor, mode, _storable(seed) if isinstance(seed, int) else None)
 
 
 def _with_own_default(assessor: AlgorithmSettings, findings: Findings) -> AlgorithmSettings:
@@ -92,6 +92,11 @@ def replicates_of(document: ExperimentDocument) -> dict[str, Any]:
         return {} if written is None else {"n": written}
     count = written.n if written.n is not None else len(written.seeds or ())
     return {"n": count, **written.model_dump(exclude_defaults=True, exclude={"n"})}
+
+
+def _storable(seed: int) -> int:
+    """The seed, or where it is an own class's and too large for a column of the database, one that follows from it."""
+    return seed if -2**63 <= seed < 2**63 else seed % 2**63
 
 
 def _check_replicates(document: ExperimentDocument, section: str, tuner: AlgorithmSettings, findings: Findings

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainingservice.cluster_settings import fold
+from trainingservice.words.spellings import fold
 
 
 @dataclass(frozen=True)

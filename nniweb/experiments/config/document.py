@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.callback_address import check_callback_address
-from nniweb.experiments.config.durations import Duration
+from nniweb.experiments.config.durations import Duration, Grace
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.memory_size import Megabytes
@@ -23,7 +23,11 @@ MOST = 99_999
 LARGEST_COUNT = 2**31 - 1
 MOST_START_POINTS = 200
 MOST_START_FROM = 5
+MOST_PRIORITY = 100
+MOST_CLUSTERS = 20
 
+ModuleName = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "the name of a module, such as torch or "
+                                    "sklearn.svm")]
 VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable: letters, digits and _, not "
                                        "beginning with a digit")]
 LogLevel = Literal["fatal", "error", "warning", "info", "debug", "trace"]
@@ -172,6 +176,30 @@ class CheckpointsDocument(SettingsModel):
                           "no limit.")
 
 
+class ClusterEntryDocument(SettingsModel):
+    """One of the clusters of an experiment that runs on several."""
+
+    name: str = Field(min_length=1, max_length=255, description="Name of a cluster of this server.")
+    up_to: int | None = Field(
+        None, ge=1, le=MOST, description="The most trials of the experiment on the cluster at a time. Default: as many "
+                                         "as trialConcurrency.")
+    weight: FiniteFloat = Field(
+        1.0, ge=0, le=1_000_000, description="The cluster's share of the trials, compared with the other clusters. 0: "
+                                             "no new trials.")
+    cost: FiniteFloat | None = Field(
+        None, ge=0, description="What an hour of a trial costs there, in any unit. The cheapest cluster with room goes "
+                                "first; without a cost it is 0.")
+    after: str | list[str] | None = Field(
+        None, description="Names of clusters of the list that get trials first. The cluster gets trials only when they "
+                          "have no room.")
+    drained: bool = Field(
+        False, description="The cluster gets no new trials. What runs there continues.")
+    trial_gpu_number: int | None = Field(
+        None, ge=0, le=MOST, description="GPUs for each trial there. Default: the experiment's trialGpuNumber.")
+    trial_options: dict[str, Any] | None = Field(
+        None, description="The trial options of the cluster's platform, as in a trainingService section.")
+
+
 class ExperimentDocument(SettingsModel):
     """The whole file, less the platform's own section."""
 
@@ -192,7 +220,8 @@ class ExperimentDocument(SettingsModel):
         None, description="Folder of the trial's code. Default: the folder of the file. If it is packed (on all "
                           "platforms except local), links that point out of the folder are refused.")
     environment: dict[VariableName, str] = Field(
-        {}, description="Environment variables of each trial: names and values. (Not in NNI.)")
+        {}, description="Environment variables of each trial: names and values. A name and its value have at most "
+                        "131,071 bytes. (Not in NNI.)")
     keep_files: list[Annotated[str, Field(min_length=1, max_length=255), AfterValidator(within_its_folder)]] = Field(
         [], max_length=100, description="Patterns of files that the server keeps when a trial has ended: out/*.bin for "
                                         "files in the trial's working directory, $NNI_OUTPUT_DIR/*.pt for files in its "
@@ -209,6 +238,29 @@ class ExperimentDocument(SettingsModel):
         None, description="What is kept of the checkpoints that trials leave in $NNI_CHECKPOINT_DIR, from which a "
                           "further attempt of a trial goes on. true or false, or the fields below. Default: true where "
                           "keepers call the server. See docs/checkpoints.md. (Not in NNI.)")
+    checkpoint_grace: Grace | None = Field(
+        None, description="How long a trial that is frozen, or whose platform ends it, may take to save a checkpoint "
+                          "and end, before it is killed. Default: 10s. (Not in NNI.)")
+    checkpoint_signal: Literal["TERM", "INT", "HUP", "USR1", "USR2"] | None = Field(
+        None, description="The signal that asks a trial to save a checkpoint and end when it is frozen. Default: TERM. "
+                          "(Not in NNI.)")
+    pause: Literal["wait", "freeze"] | None = Field(
+        None, description="What a pause of the experiment means for running trials. wait: they continue to their end "
+                          "(default). freeze: they save a checkpoint, end, and continue when the experiment is "
+                          "resumed. (Not in NNI.)")
+    priority: int = Field(
+        0, ge=-MOST_PRIORITY, le=MOST_PRIORITY, description=(
+            "Where a cluster has no room, trials of experiments with a higher priority go first, and running trials of "
+            "a lower priority are frozen for them. More than 0 needs the right to it. See docs/quotas.md. (Not in "
+            "NNI.)"))
+    preemptible: Literal["checkpoints", "always", "never"] | None = Field(
+        None, description="Which of its running trials may be frozen for an experiment of higher priority. "
+                          "checkpoints: those that have saved a checkpoint (default). always: all; those without one "
+                          "begin from the beginning. never: none. (Not in NNI.)")
+    warm_start: bool | Annotated[list[ModuleName], Field(max_length=200)] | None = Field(
+        None, description="Fork trials from a process that has imported their modules, on platforms whose machines "
+                          "have an agent (local, remote). true: the modules that the first trials load; or the names "
+                          "of modules. See docs/warm-trials.md. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(
         None, description="Run each proposal of the tuner as several trials and tell the tuner their mean: a number of "
                           "trials, or the fields below. See docs/replicates.md. (Not in NNI.)")
@@ -235,7 +287,7 @@ class ExperimentDocument(SettingsModel):
                            "copied; searchSpace and searchSpaceFile must be left out. See docs/annotation.md.")
     debug: bool = Field(False, description="More messages in the logs.")
     log_level: LogLevel | None = Field(None, description="debug if debug is true, else info.")
-    experiment_working_directory: Path | None = Field(
+    experiment_working_directory: str | None = Field(
         None, description="Accepted but not used. All files are stored in the server's data folder.")
     tuner_gpu_indices: GpuIndices | None = Field(
         None, description="GPUs that a custom tuner, advisor or assessor may see (CUDA_VISIBLE_DEVICES): a number, a "
@@ -277,6 +329,10 @@ class ExperimentDocument(SettingsModel):
     cluster: str | None = Field(
         None, min_length=1, max_length=255,
         description="Name of a cluster of this server, instead of trainingService. (Not in NNI.)")
+    clusters: list[ClusterEntryDocument] = Field(
+        [], max_length=MOST_CLUSTERS, description=(
+            "Several clusters of this server, instead of cluster. The first is the home, whose worker runs the tuner. "
+            "See docs/several-clusters.md. (Not in NNI, which has a list under trainingService.)"))
     trial_options: dict[str, Any] | None = Field(
         None, description="Only with cluster: the trial options of its platform, as in a trainingService section. (Not "
                           "in NNI.)")

@@ -13,18 +13,25 @@ from trialkeeper.whole_number import whole_number
 SECONDS_OF_UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 #: 68 years: what fits a signed 32-bit number of seconds.
 LONGEST = 2**31 - 1
+#: The longest time that a trial may take to save a checkpoint and end: a day.
+LONGEST_GRACE = 86_400
 
 _PART = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})\s*([smhd])\s*", re.ASCII)
 
 
 def parse_duration(value: Any) -> int:
     """Seconds, rounded up; of what is longer than ``LONGEST``, that. Raises ValueError with a sentence."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("must be a duration such as 30s, 10m, 1.5h or 2d, or a whole number of seconds")
-    seconds = value if isinstance(value, int) else _seconds_of_text(value)
+    seconds = seconds_of(value)
     if seconds <= 0:
         raise ValueError("must be longer than 0 seconds; leave it out for no limit")
     return min(seconds, LONGEST)
+
+
+def seconds_of(value: Any) -> int:
+    """Seconds, rounded up, however many. Raises ValueError with a sentence."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("must be a duration such as 30s, 10m, 1.5h or 2d, or a whole number of seconds")
+    return value if isinstance(value, int) else _seconds_of_text(value)
 
 
 def _seconds_of_text(text: str) -> int:
@@ -51,5 +58,15 @@ def format_duration(seconds: int) -> str:
     raise AssertionError("every whole number is a multiple of one second")
 
 
+def parse_grace(value: Any) -> int:
+    """Seconds that a trial may take to end. Raises ValueError with a sentence."""
+    seconds = seconds_of(value)
+    if not 1 <= seconds <= LONGEST_GRACE:
+        raise ValueError(f"must be from 1s to {format_duration(LONGEST_GRACE)}")
+    return seconds
+
+
 #: A model field that takes a duration and holds seconds.
 Duration = Annotated[int, BeforeValidator(parse_duration)]
+#: ... the time that a trial may take to save a checkpoint and end.
+Grace = Annotated[int, BeforeValidator(parse_grace)]

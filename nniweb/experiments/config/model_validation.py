@@ -42,6 +42,7 @@ def validate(model: type[Model], document: dict[str, Any], path: Path, findings:
             errors = [error for error in invalid.errors() if not _is_right_but_for_its_container(error)]
             if not errors:
                 return model.model_validate_json(text, context=context)
+            errors += _errors_in_containers(model, text, context, invalid.errors())
     except ValidationError as invalid:
         errors = invalid.errors()
     except Exception:
@@ -51,6 +52,18 @@ def validate(model: type[Model], document: dict[str, Any], path: Path, findings:
         return None
     _tell(model, errors, document, path, findings, secrets)
     return None
+
+
+def _errors_in_containers(model: type[BaseModel], text: str, context: dict[str, Any] | None,
+                          strict: list[ErrorDetails]) -> list[ErrorDetails]:
+    """What is wrong inside of lists that strict mode did not look into, because a validator had made them."""
+    places = [error["loc"] for error in strict if _is_right_but_for_its_container(error)]
+    try:
+        model.model_validate_json(text, context=context)
+    except ValidationError as invalid:
+        return [error for error in invalid.errors()
+                if any(error["loc"][:len(place)] == place != error["loc"] for place in places)]
+    return []
 
 
 def problem_of(kind: Any, value: Any) -> str:
@@ -78,7 +91,10 @@ def _tell(model: type[BaseModel], errors: list[ErrorDetails], document: dict[str
     for error in errors:
         found.setdefault((*path, *_place_in(document, error)), []).append(error)
     for place, here in found.items():
-        if not findings.has_error(place):
+        # a member of a union has looked into the list; that it is none of the other members tells nothing
+        is_looked_into = isinstance(here[0]["input"], list) and any(
+            other[:len(place)] == place != other for other in found)
+        if not is_looked_into and not findings.has_error(place):
             findings.add(place, _said_of(model, here, place[len(path):], is_secret=place in secrets))
 
 
@@ -112,7 +128,7 @@ def _example(model: type[BaseModel], place: Path, value: Any, *, is_hidden: bool
     for number, key in enumerate(required or list(fields)[:1]):
         # "": it needs something to annotate
         kind = Annotated[(fields[key].annotation, *fields[key].metadata, "")]  # type: ignore[valid-type]
-        takes = number == 0 and not is_hidden and not problem_of(kind, value)
+        takes = number == 0 and not is_hidden and value is not None and not problem_of(kind, value)
         written.append(f"{key}: {value if takes else '...'}")
     return f"{{{', '.join(written)}}}"
 

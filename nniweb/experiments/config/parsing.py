@@ -10,6 +10,13 @@ from typing import Any, Literal
 from nniweb.experiments.config import v1_conversion
 from nniweb.experiments.config.algorithm_section import read_algorithms, replicates_of
 from nniweb.experiments.config.cluster_defaults import ClusterDefaults
+from nniweb.experiments.config.cluster_list import (
+    fill_in_entries,
+    read_entries,
+    read_sections,
+    take_sections,
+    with_home,
+)
 from nniweb.experiments.config.code_roots import CodeRoots
 from nniweb.experiments.config.document import ExperimentDocument
 from nniweb.experiments.config.errors import ConfigError
@@ -30,13 +37,15 @@ from nniweb.experiments.config.platform_section import (
 from nniweb.experiments.config.redaction import redacted_text
 from nniweb.experiments.config.search_space.search_space_section import check_constraints_of, read_search_space
 from nniweb.experiments.config.search_space.start_section import check_start
-from nniweb.experiments.config.settings import ExperimentSettings
+from nniweb.experiments.config.settings import ClusterEntry, ExperimentSettings
+from nniweb.experiments.config.start_limits import check_start_limits
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions, fold, part_folders
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions, part_folders
 from trainingservice.platforms import is_multi_phase
 from trainingservice.reasons import Reason
 from trainingservice.words.shown_value import shown
+from trainingservice.words.spellings import fold
 
 #: Words of the v1 form that people mix into the v2 form.
 _V1_WORDS = {fold(word): f"belongs to NNI's v1 form, which has the field {v1_conversion.PLATFORM_KEY}; in the v2 form "
@@ -117,6 +126,8 @@ class _Reading:
         self._cluster_platform = cluster_platform
         self._chosen_cluster = chosen_cluster
         self._why_not_here = why_not_here
+        #: The platforms of NNI's list, where the file has one.
+        self._sections: list[dict[str, Any]] = []
         self._is_forbidden = False
         self._mounts_storage = False
         #: The section could not be read, and on its platform it may hold the trial's command.
@@ -127,6 +138,9 @@ class _Reading:
         """Give the document what it leaves out and its cluster says."""
         named = next((value for key, value in self._data.items() if fold(key) == "cluster"), None)
         cluster = self._chosen_cluster or named
+        if cluster is None:
+            for name, put_in in fill_in_entries(self._data, cluster_defaults):
+                self.findings.note(f"Taken from the metadata of the cluster {name}: {', '.join(put_in)}.")
         if not isinstance(cluster, str):
             return
         defaults = cluster_defaults(cluster)
@@ -164,12 +178,14 @@ class _Reading:
             platform_section = platform_section.model_copy(update={"options": placed})
         elif trial_options is not None:
             document, trial_options = self._with_code_of_roles(document, trial_options, ("trialOptions",))
+        entries = self._entries(document, platform_section, trial_options, context)
         if self._is_forbidden:
             self.findings.raise_if_any()
         options = platform_section.options if platform_section is not None else trial_options
         if document.multi_phase and section is not None and self._chosen_cluster is None:
             self._check_phases(section)
         command = self._command(document, options)
+        check_start_limits(command, document.environment, self.findings)
         folder = self._code_folder(document, options)
         parts = part_folders(options.code_parts()) if options is not None else {}
         search_space, places = read_search_space(document, folder, parts, self.findings, self._paths)
@@ -196,6 +212,13 @@ class _Reading:
                            if document.failed_trials else {}),
             retention=document.retention.model_dump(exclude_none=True) if document.retention else {},
             checkpoints=_checkpoints(document),
+            checkpoint_grace=document.checkpoint_grace,
+            checkpoint_signal=document.checkpoint_signal,
+            pause=document.pause,
+            priority=document.priority,
+            preemptible=document.preemptible,
+            warm_start=(tuple(document.warm_start) if isinstance(document.warm_start, list)
+                        else bool(document.warm_start)),
             replicates=replicates_of(document),
             multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
@@ -219,6 +242,7 @@ class _Reading:
             training_service=platform_section,
             cluster=document.cluster,
             trial_options=trial_options,
+            clusters=entries,
             shared_storage=document.shared_storage,
         )
 
@@ -233,9 +257,9 @@ class _Reading:
         for key in more:
             self.findings.add_raw((key,), f"is the same field as {written}, which is already given", at_key=True)
         section = [self._data.pop(key) for key in keys][0]
-        if isinstance(section, list):
-            self.findings.add(SECTION, "is a list (NNI's hybrid training service), but an experiment runs on one "
-                                       "platform; give one group of fields, or start one experiment for each platform")
+        if isinstance(section, list) and self.version == "v2":
+            self._sections = take_sections(section, written, self._data, self.findings)
+            section = self._sections[0] if self._sections else None
         elif section is not None and not isinstance(section, dict):
             self.findings.add(SECTION, f"must be a group of fields such as platform: local, not {shown(section)}")
         return section if isinstance(section, dict) else None
@@ -256,7 +280,7 @@ class _Reading:
         if document is None:  # an error that belongs to no field
             self.findings.raise_if_any()
             raise AssertionError("a document that does not validate has errors")
-        return document
+        return with_home(document, self.findings) if self._chosen_cluster is None else document
 
     def _platform_section(self, section: dict[str, Any] | None, document: ExperimentDocument,
                           context: dict[str, Any]) -> PlatformSection | None:
@@ -320,7 +344,8 @@ class _Reading:
     def _with_chosen_cluster(self, chosen: str, document: ExperimentDocument,
                              section: PlatformSection | None) -> ExperimentDocument:
         """The document as if the file named this cluster. A section was read all the same: it may hold secrets."""
-        replaced = SECTION if section is not None else ("cluster",) if document.cluster not in (None, chosen) else None
+        replaced = SECTION if section is not None else ("clusters",) if document.clusters else \
+            ("cluster",) if document.cluster not in (None, chosen) else None
         if replaced is not None:
             self.findings.note(f"{self.findings.spelling(replaced)}: not used; the cluster {chosen} was chosen "
                                "instead.")
@@ -353,6 +378,21 @@ class _Reading:
         if platform is None or not self._may_use(platform, None):
             return None
         return read_trial_options(document.trial_options or {}, platform, ("trialOptions",), self.walk, context)
+
+    def _entries(self, document: ExperimentDocument, section: PlatformSection | None, options: TrialOptions | None,
+                 context: dict[str, Any]) -> tuple[ClusterEntry, ...]:
+        """The clusters of a file that has several; () where it has one, or where one was chosen instead."""
+        if self._chosen_cluster is not None:
+            return ()
+        if document.clusters:
+            return read_entries(document, options, self.walk, context, self._cluster_platform, self._may_use)
+        entries = read_sections(self._sections, section, self.walk, context, self._may_use) \
+            if len(self._sections) > 1 else ()
+        if document.multi_phase:
+            for entry in entries[1:]:
+                if entry.training_service is not None:
+                    self._check_phases({"platform": entry.training_service.platform})
+        return entries
 
     def _check_phases(self, section: dict[str, Any]) -> None:
         platform = platform_of(section)

@@ -15,10 +15,11 @@ from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.model_validation import validate
 from nniweb.experiments.config.yaml_positions import Path, path_text
 from trainingservice.base import TrainingService
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions, fold, without_secrets
+from trainingservice.cluster_settings import ClusterSettings, TrialOptions, without_secrets
 from trainingservice.errors import PermanentError
 from trainingservice.platforms import load_platform
 from trainingservice.words.shown_value import shown
+from trainingservice.words.spellings import fold
 
 SECTION_KEY = "trainingService"
 SECTION: Path = (SECTION_KEY,)
@@ -103,31 +104,31 @@ def inheritable_of(section: dict[str, Any], platform: type[TrainingService] | No
 
 
 def read_platform_section(section: Any, walk: FieldWalk, context: dict[str, Any],
-                          may_go_on: Callable[[type[TrainingService], ClusterSettings], bool] = lambda *_: True
-                          ) -> PlatformSection | None:
+                          may_go_on: Callable[[type[TrainingService], ClusterSettings], bool] = lambda *_: True,
+                          at: Path = SECTION) -> PlatformSection | None:
     """Validate a section (inheritable fields already taken out); None after adding what is wrong.
 
-    ``may_go_on`` is asked before the options are looked at, which may name files to be read.
+    ``may_go_on`` is asked before the options are looked at, which may name files to be read. ``at``: where it stands.
     """
     findings = walk.findings
-    raw = findings.raw(SECTION)
+    raw = findings.raw(at)
     platform_key = next((key for key in section if fold(key) == "platform"), None)
     if platform_key is not None:
-        findings.spelt((*SECTION, "platform"), (*raw, platform_key))
-    platform = load(section.get(platform_key), (*SECTION, "platform"), findings)
+        findings.spelt((*at, "platform"), (*raw, platform_key))
+    platform = load(section.get(platform_key), (*at, "platform"), findings)
     if platform is None:
         return None
     rest = {key: value for key, value in section.items() if key != platform_key}
-    _say_what_reuse_mode_means(rest, platform, findings, raw)
-    document = walk.mapping(rest, (platform.settings_model, platform.options_model), SECTION)
-    settings = _part(platform.settings_model, document, walk, context)
+    _say_what_reuse_mode_means(rest, platform, findings, raw, at)
+    document = walk.mapping(rest, (platform.settings_model, platform.options_model), at)
+    settings = _part(platform.settings_model, document, walk, context, at)
     if settings is not None and not may_go_on(platform, settings):
         return None
     options = _part(platform.options_model, document, walk,
-                    {**context, "reads_files": context.get("reads_files", True) and settings is not None})
+                    {**context, "reads_files": context.get("reads_files", True) and settings is not None}, at)
     if settings is None or options is None:
         return None
-    secrets = {path_text(path[1:]): secret for path, secret in walk.secrets.items() if path[:1] == SECTION}
+    secrets = {path_text(path[len(at):]): secret for path, secret in walk.secrets.items() if path[:len(at)] == at}
     return PlatformSection(platform=platform.platform, settings=settings, options=options, secrets=secrets)
 
 
@@ -139,7 +140,7 @@ def read_trial_options(document: dict[str, Any], platform: type[TrainingService]
 
 
 def _say_what_reuse_mode_means(section: dict[str, Any], platform: type[TrainingService], findings: Findings,
-                               raw: Path) -> None:
+                               raw: Path, at: Path) -> None:
     """Add a note for ``reuseMode``; take it out of the section where the platform does not declare it itself."""
     declared = "reuseMode" in model_fields((platform.settings_model, platform.options_model))
     for key in [key for key in section if fold(key) == "reusemode"]:
@@ -147,10 +148,10 @@ def _say_what_reuse_mode_means(section: dict[str, Any], platform: type[TrainingS
         if not isinstance(value, bool | None):
             findings.add_raw((*raw, key), f"must be true or false, not {shown(value)}")
         elif value is not None:
-            findings.note(f"{path_text(findings.raw((*SECTION, key)))}: {platform.settings_model.reuse_mode_meaning}.")
+            findings.note(f"{path_text(findings.raw((*at, key)))}: {platform.settings_model.reuse_mode_meaning}.")
 
 
-def _part(model: type[Any], document: dict[str, Any], walk: FieldWalk, context: dict[str, Any]) -> Any:
+def _part(model: type[Any], document: dict[str, Any], walk: FieldWalk, context: dict[str, Any], at: Path) -> Any:
     keys: Iterable[str] = model_fields((model,))
-    return validate(model, {key: document[key] for key in keys if key in document}, SECTION, walk.findings,
+    return validate(model, {key: document[key] for key in keys if key in document}, at, walk.findings,
                     frozenset(walk.secrets), context)

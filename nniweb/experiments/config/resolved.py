@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nniweb.experiments.config.durations import format_duration
-from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
-from trainingservice.cluster_settings import without_secrets
+from nniweb.experiments.config.settings import AlgorithmSettings, ClusterEntry, ExperimentSettings
+from trainingservice.cluster_settings import TrialOptions, without_secrets
 
 
 def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
@@ -28,6 +28,12 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "failedTrials": settings.failed_trials or None,
         "retention": settings.retention or None,
         "checkpoints": settings.checkpoints,
+        "checkpointGrace": _duration(settings.checkpoint_grace),
+        "checkpointSignal": settings.checkpoint_signal,
+        "pause": settings.pause,
+        "priority": settings.priority or None,
+        "preemptible": settings.preemptible,
+        "warmStart": _warm_start(settings.warm_start),
         "replicates": settings.replicates or None,
         "multiPhase": settings.multi_phase or None,
         "trialConcurrency": settings.trial_concurrency,
@@ -53,7 +59,34 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "trialOptions": None if settings.trial_options is None else without_secrets(settings.trial_options),
         "trainingService": None if settings.training_service is None else settings.training_service.document(),
     }
+    if settings.clusters:
+        document |= {"cluster": None, "trialOptions": None, **_clusters(settings)}
     return {key: value for key, value in document.items() if value is not None}
+
+
+def _clusters(settings: ExperimentSettings) -> dict[str, Any]:
+    """A list of clusters, or NNI's list of platforms. The home's options are those of the experiment."""
+    if settings.training_service is not None:
+        sections = [settings.training_service, *(one.training_service for one in settings.clusters[1:])]
+        return {"trainingService": [
+            {**section.document(), **({} if entry.trial_gpu_number is None else
+                                      {"trialGpuNumber": entry.trial_gpu_number})}
+            for section, entry in zip(sections, settings.clusters, strict=True) if section is not None]}
+    return {"clusters": [cluster_document(entry, settings.trial_options if index == 0 else entry.trial_options)
+                         for index, entry in enumerate(settings.clusters)]}
+
+
+def cluster_document(entry: ClusterEntry, options: TrialOptions | None) -> dict[str, Any]:
+    """An entry of ``clusters``, without what is as by default."""
+    document = {"name": entry.name, "upTo": entry.up_to, "weight": None if entry.weight == 1.0 else entry.weight,
+                "cost": entry.cost, "after": list(entry.after) or None, "drained": entry.drained or None,
+                "trialGpuNumber": entry.trial_gpu_number,
+                "trialOptions": (without_secrets(options) or None) if options is not None else None}
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def _warm_start(asked: bool | tuple[str, ...]) -> bool | list[str] | None:
+    return list(asked) if isinstance(asked, tuple) else asked or None
 
 
 def _duration(seconds: int | None) -> str | None:

@@ -31,11 +31,30 @@ class AlgorithmSettings(BaseModel):
     include_intermediate_results: Literal[True] | None = None
 
 
+class ClusterEntry(BaseModel):
+    """One of several clusters: named (``name``), or described by a platform section (``training_service``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    name: str | None = None
+    training_service: PlatformSection | None = None
+    up_to: int | None = None
+    weight: float = 1.0
+    cost: float | None = None
+    #: Names, of entries that have one.
+    after: tuple[str, ...] = ()
+    drained: bool = False
+    #: None: as the experiment has it.
+    trial_gpu_number: int | None = None
+    trial_options: TrialOptions | None = None
+
+
 class ExperimentSettings(BaseModel):
     """An experiment as it shall run. Durations are whole seconds; None means no limit, or not given.
 
     Exactly one of ``training_service`` (the file has a platform section of its own) and ``cluster``
-    (the name of one set up on this server) is set.
+    (the name of one set up on this server) is set. Where the file has several clusters, these and ``trial_options`` are
+    those of the first one, the home, and ``clusters`` has all of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -63,6 +82,17 @@ class ExperimentSettings(BaseModel):
     #: False: none; True, or {"keep", "keepBest", "maxSize", "rate"} less what is the default: as asked for; None: as is
     #: the default where that is possible.
     checkpoints: bool | dict[str, Any] | None = None
+    #: Seconds a trial has to save a checkpoint and end, and the signal that asks it to; None: the default.
+    checkpoint_grace: int | None = None
+    checkpoint_signal: str | None = None
+    #: What a pause means for running trials: "wait", "freeze" or None, the default.
+    pause: str | None = None
+    #: Higher goes first; and which running trials may be frozen for a higher one: "checkpoints", "always", "never" or
+    #: None, the default.
+    priority: int = 0
+    preemptible: str | None = None
+    #: Trials are forked from a process that has imported these modules; True: those that the first ones load.
+    warm_start: bool | tuple[str, ...] = False
     #: {"n", "seeds", "racing"} as the file has them, less what is left out; {} where it has none.
     replicates: dict[str, Any] = {}
     #: Whether a running trial may ask for further parameter sets.
@@ -95,4 +125,5 @@ class ExperimentSettings(BaseModel):
     cluster: str | None = None
     #: Options for the trials on ``cluster``; None where none were given or the cluster's platform is not known.
     trial_options: TrialOptions | None = None
+    clusters: tuple[ClusterEntry, ...] = ()
     shared_storage: SharedStorage | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import tarfile
 from collections.abc import Iterator
 
 from nniweb.experiments.checkpoints.chunk_files import DamagedFile, chunk_path, content_of, manifest_path
 from nniweb.experiments.models import Checkpoint
 from trainingservice.receiver.checkpoint_manifests import ReadManifest, read_manifest
+
+logger = logging.getLogger(__name__)
 
 
 class CheckpointDamaged(Exception):
@@ -44,6 +47,10 @@ def _content(checkpoint: Checkpoint, path: str, sha256: str) -> bytes:
         what = "is missing"
     except DamagedFile:
         what = "is damaged"
+    except OSError as error:
+        logger.warning("%s of the checkpoint %s cannot be read: %s", path, checkpoint.name, error)
+        raise CheckpointDamaged(f"A part of the checkpoint {checkpoint.name} cannot be read at the moment. Try again "
+                                "later; the server's log says why.") from error
     raise CheckpointDamaged(f"A part of the checkpoint {checkpoint.name} {what} on the server's disk ({path}). Restore "
                             "it from a backup (docs/backup.md), or use another checkpoint.")
 

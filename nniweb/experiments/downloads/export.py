@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from django.db.models import Prefetch, Q, QuerySet
 
-from nniweb.experiments.checkpoints.joined_attempts import chain_of
+from nniweb.experiments.checkpoints.joined_attempts import chain_of, reported_by
 from nniweb.experiments.launch.current_config import current_config
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, MetricNumber, Trial, TrialParameters
 from trialkeeper import contract
@@ -156,9 +156,12 @@ def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
              "final_value": one.final_value, "final_number": one.final_number} for one in sets]
     if intermediate:
         chain = {} if last is None else chain_of(last)
-        by_sequence = {chain[attempt.pk] + metric.sequence: metric.value
-                       for attempt in trial.attempts_in_order if attempt.pk in chain  # type: ignore[attr-defined]
-                       for metric in attempt.intermediate}
+        own = [attempt for attempt in trial.attempts_in_order if attempt.pk in chain]  # type: ignore[attr-defined]
+        of_others = set(chain) - {attempt.pk for attempt in own}
+        by_sequence = {chain[pk] + sequence: value for pk, sequence, _, value in (
+            reported_by(of_others) if of_others else ())}
+        by_sequence |= {chain[attempt.pk] + metric.sequence: metric.value
+                        for attempt in own for metric in attempt.intermediate}
         document["intermediate"] = [by_sequence[sequence] for sequence in sorted(by_sequence)]
     return document
 

@@ -34,10 +34,14 @@ class TrialOutputFolder:
     try again) and TemporaryError.
     """
 
-    def __init__(self, attempt: Attempt) -> None:
-        """Nobody is asked yet. The attempt's trial, experiment and cluster are read."""
-        experiment = attempt.trial.experiment
-        cluster = experiment.cluster
+    def __init__(self, attempt: Attempt, rank: int | None = None) -> None:
+        """Nobody is asked yet. The attempt's trial, experiment and cluster are read.
+
+        ``rank``: the folder of one rank of a trial with several nodes, which has its stdout and its stderr beside files
+        that are nobody's to see.
+        """
+        self._rank = rank
+        cluster = attempt.runs_on
         if cluster.pinned_host not in ("", socket.gethostname()):
             raise Unsupported(f"The files are on the machine {cluster.pinned_host}, and this server runs on another "
                               "machine. Use the server that runs there, or name the files in keepFiles in further "
@@ -82,7 +86,8 @@ class TrialOutputFolder:
     def _opened(self) -> OutputFolder:
         if self._folder is None:
             self._service = self._build()
-            self._folder = self._service.output_folder(self._job)
+            self._folder = self._service.output_folder(self._job) if self._rank is None \
+                else self._service.rank_folder(self._job, self._rank)
         return self._folder
 
     def _ask(self, call: Callable[[], _Result]) -> _Result:

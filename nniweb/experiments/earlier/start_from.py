@@ -64,10 +64,10 @@ def take_results(settings: ExperimentSettings, owner: User) -> list[Taken]:
             wrong.append((f"startFrom.{place}", f"There is no experiment {shown(public_id)} that you may see. Give "
                                                 "the id "
                                                 "of one, as its page shows it."))
-        elif problem := _other_direction(settings, source):
+        elif problem := _other_objectives(settings, source):
             wrong.append((f"startFrom.{place}", problem))
         else:
-            one = Taken(public_id, source.name, results_for(source, space))
+            one = Taken(public_id, source.name, results_for(source, space, settings.objectives))
             if one.found.results:
                 taken.append(one)
             else:
@@ -101,14 +101,20 @@ def note_agreements(experiment: Experiment, agreements: Sequence[Mapping[str, An
             compared=one["compared"], correlation=one["correlation"], weight=one["weight"])
 
 
-def _other_direction(settings: ExperimentSettings, source: Experiment) -> str:
+def _other_objectives(settings: ExperimentSettings, source: Experiment) -> str:
     """Why results of the one do not count for the other, "" where they do."""
-    here, there = main_metric(settings.objectives), main_metric(source.objectives)
-    if (here, settings.optimize_mode) == (there, source.optimize_mode):
+    here = _objectives(settings.objectives, settings.optimize_mode)
+    there = _objectives(source.objectives, source.optimize_mode)
+    if set(here) <= set(there):
         return ""
-    return (f"The experiment {source.public_id} has the objective to {source.optimize_mode} {there}, and this one to "
-            f"{settings.optimize_mode} {here}. Its results cannot be compared; name an experiment with the same "
-            "objective.")
+    return (f"The experiment {source.public_id} has the objective to {' and to '.join(there)}, and this one to "
+            f"{' and to '.join(here)}. Its results cannot be compared; name an experiment with "
+            f"{'these objectives' if len(here) > 1 else 'the same objective'}.")
+
+
+def _objectives(objectives: Sequence[Mapping[str, Any]], mode: str) -> list[str]:
+    """As ``minimize loss``, the main one first."""
+    return [f"{one['optimize_mode']} {one['metric']}" for one in objectives] or [f"{mode} {main_metric(())}"]
 
 
 def _nothing(one: Taken) -> str:

@@ -9,7 +9,12 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
-from nniweb.experiments.checkpoints.stored_checkpoints import confirm, let_go_of_older, rows_of
+from nniweb.experiments.checkpoints.stored_checkpoints import (
+    confirm,
+    let_go_of_older,
+    rows_of,
+    trials_to_take_from,
+)
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.models import Attempt, Checkpoint, Trial, TrialEvent
 from nniweb.experiments.sql.exact_text import printable
@@ -53,15 +58,14 @@ def keep_checkpoint_entry(attempt: ReportingAttempt, entry: contract.Entry, at: 
 
 
 def _resumed(attempt: ReportingAttempt, entry: contract.Entry, at: datetime) -> None:
-    checkpoint = Checkpoint.objects.filter(
-        trial=attempt.trial_pk, manifest=entry["id"], confirmed_at__isnull=False).select_related("attempt").order_by(
-        "-attempt__number").first()
+    checkpoint = _restored(attempt.trial_pk, str(entry["id"]))
     if checkpoint is None:
         logger.warning("job %s went on from the checkpoint %s, which is not known any more", attempt.job_name,
                        entry["id"])
         return
     TrialEvent.objects.create(trial_id=attempt.trial_pk, at=at, kind=RESUMED, message=printable(Reason(
-        "checkpoint_resumed", name=checkpoint.name, step=checkpoint.step, attempt=checkpoint.attempt.number)))
+        "checkpoint_resumed", name=checkpoint.name, step=checkpoint.step, attempt=checkpoint.attempt.number,
+        **({} if checkpoint.trial_id == attempt.trial_pk else {"trial": checkpoint.trial.sequence_id}))))
     if checkpoint.attempt_id == attempt.pk:
         return  # another run of the same attempt: its results are numbered on
     first = checkpoint.joined_sequence or 0
@@ -69,6 +73,18 @@ def _resumed(attempt: ReportingAttempt, entry: contract.Entry, at: datetime) -> 
     # its figures are those of the joined curve; what was counted of this attempt before stays counted
     trial = Trial.objects.filter(pk=attempt.trial_pk)
     trial.filter(intermediate_count=0).update(intermediate_count=first)
+
+
+def _restored(trial_pk: int, manifest: str) -> Checkpoint | None:
+    """The trial's own, or that of a trial that it continues; None where there is none any more."""
+    known = Checkpoint.objects.filter(manifest=manifest, confirmed_at__isnull=False).select_related(
+        "attempt", "trial").order_by("-attempt__number")
+    if (own := known.filter(trial=trial_pk).first()) is not None:
+        return own
+    trial = Trial.objects.select_related("experiment").only(
+        "continues", "experiment__tuner").get(pk=trial_pk)
+    return next((found for before in trials_to_take_from(trial)[1:]
+                 if (found := known.filter(trial=before).first()) is not None), None)
 
 
 def _failed(attempt: ReportingAttempt, entry: contract.Entry, at: datetime) -> None:

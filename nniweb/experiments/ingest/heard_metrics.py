@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from nniweb.experiments.ingest.entry_times import ReportClock
 from nniweb.experiments.ingest.known_metrics import FIRST_NUMBER, identity, known_metrics
@@ -50,7 +50,8 @@ def store_heard(heard: Sequence[HeardMetric], cluster_pk: int, now: datetime) ->
     for metric in heard:
         by_job.setdefault(metric.job_name, []).append(metric)
     experiments = dict(Attempt.objects.filter(
-        job_name__in=by_job, trial__experiment__cluster=cluster_pk).values_list("job_name", "trial__experiment_id"))
+        Q(cluster=cluster_pk) | Q(cluster=None, trial__experiment__cluster=cluster_pk), job_name__in=by_job
+        ).values_list("job_name", "trial__experiment_id"))
     revisions = {pk: next_revision(pk, needs_round=False) for pk in sorted(set(experiments.values()))}
     # read only now: who stores a report of one of them takes its experiment's revision first
     attempts = reporting_attempts(set(experiments)) if experiments else {}

@@ -10,9 +10,9 @@ from django.db.models import F
 
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.launch.given_parameters import given_text
-from nniweb.experiments.lifecycle.trial_end import stop_reason
+from nniweb.experiments.lifecycle.trial_end import rest_reason, stop_reason
 from nniweb.experiments.models import Attempt, TrialParameters
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import RESTS, STOPS
 from trainingservice.receiver.report_reading import ReadReport
 from trialkeeper import contract
 
@@ -60,10 +60,15 @@ def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, li
     """The answer to a report that was taken, with the orders that the keeper does not know yet."""
     orders: list[contract.Order] = []
     holds = report.keeper["parameter_index"]
-    if (attempt.target != TrialTarget.RUN or attempt.stage == Attempt.Stage.ENDED) and not report.tells_of_an_end:
+    if report.tells_of_an_end:
+        pass
+    elif attempt.target in STOPS:
+        orders.append({"order": contract.ORDER_STOP, "reason": stop_reason(attempt.target, attempt.message)})
+    elif attempt.stage == Attempt.Stage.ENDED:
         orders.append({"order": contract.ORDER_STOP, "reason": (
-            stop_reason(attempt.target, attempt.message) if attempt.target != TrialTarget.RUN
-            else "the trial has ended, or runs again as another attempt")})
+            "the trial has ended, or runs again as another attempt")})
+    elif attempt.target in RESTS:
+        orders.append({"order": contract.ORDER_FREEZE, "reason": rest_reason(attempt.target, attempt.message)})
     later = phases.get(attempt.pk, ())
     orders += [order for order in later if order["index"] > holds]
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)

@@ -13,6 +13,7 @@ from nniweb.experiments.ingest.reported_ends import end_as_reported
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt
 from nniweb.experiments.ingest.results_of_sets import SetResult, keep_results_of_sets
 from nniweb.experiments.ingest.row_statements import MetricRow, OutputRow
+from nniweb.experiments.ingest.warm_starts import note_warm_start
 from nniweb.experiments.lifecycle.transitions import attempt_continued, attempt_started
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.results.other_metrics import Numbers
@@ -50,6 +51,8 @@ def store_entries(entries: Sequence[contract.Entry], attempt: ReportingAttempt, 
             or (results.intermediate and attempt.hears_results):
         rows.calling.add(attempt.experiment_pk)
     if end is not None:
+        if end["warm_start"] is not None:
+            note_warm_start(attempt, end["warm_start"], clock.corrected(end["at"]))
         rows.write_trials()
         end_as_reported(attempt, end, clock.corrected(end["at"]), rows, revision)
 
@@ -95,7 +98,8 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
             if attempt.stage != Attempt.Stage.ENDED and entry["n"] > 1:
                 attempt_continued(attempt.row(), clock.corrected(entry["at"]), revision=revision)
             elif attempt.stage != Attempt.Stage.ENDED:
-                attempt_started(attempt.row(), clock.corrected(entry["at"]), revision=revision, by_keeper=True)
+                attempt_started(attempt.row(), clock.corrected(entry["at"]), revision=revision, by_keeper=True,
+                                target=attempt.target)
         else:
             end = entry
     return results, end

@@ -24,9 +24,12 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
                     revision: int) -> None:
     """End the attempt by its keeper's ``ended`` entry, unless the platform is to speak first."""
     # read now that the revision holds off whoever writes it
-    observed = _observed_end(attempt.pk)
+    [row] = select(Attempt, ("id", "observed_end", "end_reason"), "WHERE id = %s", [attempt.pk])  # each trial asks
+    observed = row.observed_end or {}  # empty where the platform said nothing yet
     told = told_by_keeper(entry, attempt.target, read(attempt.message, attempt.reason, attempt.reason_arguments),
-                          "" if entry["exit_code"] == 0 else _last_words(attempt.pk, rows))
+                          "" if entry["exit_code"] == 0 else _last_words(attempt.pk, rows),
+                          has_result=attempt.has_final and not attempt.is_multi_phase,
+                          was_frozen=row.end_reason == contract.FROZEN)
     if told.reason == contract.LOST and not told.duration and attempt.has_started:  # its keeper was of an older version
         began = attempt.row().started_at
         told = replace(told, duration=None if began is None else max(0.0, (at - began).total_seconds()))
@@ -42,12 +45,6 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
 def _hold(attempt_pk: int, told: TrialEnd, at: datetime) -> None:
     Attempt.objects.filter(pk=attempt_pk, observed_end__isnull=True).exclude(stage=Attempt.Stage.ENDED).update(
         observed_end_at=at, observed_end=held(told))
-
-
-def _observed_end(attempt_pk: int) -> dict[str, Any]:
-    """What the platform said of its end; empty where it said nothing yet. By hand: each trial asks."""
-    [attempt] = select(Attempt, ("id", "observed_end"), "WHERE id = %s", [attempt_pk])
-    return attempt.observed_end or {}
 
 
 def _last_words(attempt_pk: int, rows: ReportRows) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings as django_settings
 
+from nniweb.experiments.checkpoints.handed_on import ARGUMENT
 from nniweb.experiments.config.settings import ExperimentSettings
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, Experiment
@@ -13,42 +14,62 @@ from nniweb.tuning.algorithms import find_tuner
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import TrialOptions
 
-ARGUMENT = "all_checkpoint_dir"
-
 
 def check_that_trials_share_a_folder(settings: ExperimentSettings, platform: type[TrainingService],
-                                     cluster: Cluster, options: TrialOptions) -> None:
-    """Raises Refused where the tuner needs a shared folder and the trials would have none."""
+                                     cluster: Cluster, options: TrialOptions, keepers_can_carry: bool) -> None:
+    """Raises Refused where the tuner needs a shared folder, the trials would have none, and keepers cannot carry what
+    would be in it.
+    """
     if not _wanted(settings):
         return
     name = settings.tuner.name
-    if settings.shared_storage is not None:
-        if not settings.shared_storage.remote_mount_point.startswith("/"):
-            raise Refused(f"{name} tells trials by its path where checkpoints are: give remoteMountPoint as an "
-                          "absolute path, such as /mnt/share.", "sharedStorage.remoteMountPoint")
+    if settings.shared_storage is not None and not settings.shared_storage.remote_mount_point.startswith("/"):
+        raise Refused(f"{name} tells trials by its path where checkpoints are: give remoteMountPoint as an "
+                      "absolute path, such as /mnt/share.", "sharedStorage.remoteMountPoint")
+    if keepers_can_carry or share_a_folder(settings, platform, cluster, options):
         return
-    if platform.pinned_to_host:
-        if options.os_user() and not settings.tuner.class_args.get(ARGUMENT):  # ours is out of that user's reach
-            raise Refused(f"{name} needs a folder for checkpoints that {options.os_user()} can write to. Give it as "
-                          f"{ARGUMENT}.", "tuner.classArgs")
-        return
-    if len(cluster.settings.get("machineList", ())) != 1:
+    if platform.pinned_to_host:  # ours is out of that user's reach
+        raise Refused(f"{name} needs a folder for checkpoints that {options.os_user()} can write to. Give it as "
+                      f"{ARGUMENT}.", "tuner.classArgs")
+    if not _is_one_machine(cluster):
         raise Refused(f"{name} lets trials continue from each other's checkpoints, so all trials must be able to "
                       "access one folder. Describe it under sharedStorage, or use a single machine.", "sharedStorage")
-    if not settings.tuner.class_args.get(ARGUMENT):
-        raise Refused(f"{name} needs a folder for checkpoints on the machine. Give it as {ARGUMENT}.",
-                      "tuner.classArgs")
+    raise Refused(f"{name} needs a folder for checkpoints on the machine. Give it as {ARGUMENT}.",
+                  "tuner.classArgs")
 
 
-def with_checkpoint_folder(tuner: dict[str, Any], settings: ExperimentSettings, public_id: str) -> dict[str, Any]:
-    """The experiment's tuner with the folder filled in, where it needs one and none was given."""
-    if not _wanted(settings) or settings.tuner.class_args.get(ARGUMENT):
+def share_a_folder(settings: ExperimentSettings, platform: type[TrainingService], cluster: Cluster,
+                   options: TrialOptions) -> bool:
+    """Whether there is a folder that all trials can reach: the named one, or one that this server knows of."""
+    is_named = bool(settings.tuner.class_args.get(ARGUMENT))
+    if settings.shared_storage is not None:
+        return True
+    if platform.pinned_to_host:
+        return is_named or not options.os_user()
+    return is_named and _is_one_machine(cluster)
+
+
+def with_checkpoint_folder(tuner: dict[str, Any], settings: ExperimentSettings, public_id: str, *,
+                           shared: bool) -> dict[str, Any]:
+    """The experiment's tuner with the folder filled in, where it needs one, there is one that trials share, and none
+    was given. Where there is none, without: then keepers carry what would be in it.
+    """
+    if not _wanted(settings):
+        return tuner
+    arguments = {name: value for name, value in tuner.get("class_args", {}).items() if name != ARGUMENT}
+    if not shared:
+        return {**tuner, "class_args": arguments}
+    if settings.tuner.class_args.get(ARGUMENT):
         return tuner
     if settings.shared_storage is not None:
         folder = f"{settings.shared_storage.remote_mount_point.rstrip('/')}/nni/{public_id}/checkpoint"
     else:
         folder = str(_own_folder(public_id))
-    return {**tuner, "class_args": {**tuner.get("class_args", {}), ARGUMENT: folder}}
+    return {**tuner, "class_args": {**arguments, ARGUMENT: folder}}
+
+
+def _is_one_machine(cluster: Cluster) -> bool:
+    return len(cluster.settings.get("machineList", ())) == 1
 
 
 def checkpoint_folder(experiment: Experiment) -> Path:

@@ -6,11 +6,12 @@ from collections.abc import Collection
 from typing import Any
 
 from nniweb.experiments.config.durations import format_duration
+from nniweb.experiments.launch.listed_clusters import clusters_now
 from nniweb.experiments.models import Experiment, ExperimentChange
 
 #: Columns whose value stands in the config, all but the tuner's.
-COLUMNS = ("name", "description", "tags", "search_space", "trial_concurrency", "max_trial_number", "max_duration",
-           "max_trial_duration", "retention")
+COLUMNS = ("name", "description", "tags", "search_space", "trial_concurrency", "priority", "max_trial_number",
+           "max_duration", "max_trial_duration", "retention")
 
 
 def current_config(experiment: Experiment) -> dict[str, Any]:
@@ -27,8 +28,11 @@ def changed_fields(experiment: Experiment) -> set[str]:
 def with_present_values(experiment: Experiment, fields: Collection[str]) -> dict[str, Any]:
     """The resolved config with the present values of these columns (COLUMNS, ``tuner``; others have no effect)."""
     document = dict(experiment.config)
-    for field in (*COLUMNS, "tuner"):
+    for field in (*COLUMNS, "tuner", "clusters"):
         if field not in fields:
+            continue
+        if field == "clusters":
+            _put_clusters(document, experiment)
             continue
         key, value = _as_in_files(experiment, field)
         if value is None:
@@ -36,6 +40,19 @@ def with_present_values(experiment: Experiment, fields: Collection[str]) -> dict
         elif key != "experimentName" or "experimentName" in document or value != "experiment":
             document[key] = value
     return document
+
+
+def _put_clusters(document: dict[str, Any], experiment: Experiment) -> None:
+    """The present list, in place of what the file said about where to run."""
+    if entries := clusters_now(experiment):
+        for key in ("cluster", "trialOptions", "trainingService"):
+            document.pop(key, None)
+        document["clusters"] = entries
+    elif "clusters" in document:
+        del document["clusters"]
+        document["cluster"] = experiment.cluster.name
+        if experiment.trial_options:
+            document["trialOptions"] = dict(experiment.trial_options)
 
 
 def _as_in_files(experiment: Experiment, field: str) -> tuple[str, Any]:
@@ -50,6 +67,8 @@ def _as_in_files(experiment: Experiment, field: str) -> tuple[str, Any]:
             return "searchSpace", experiment.search_space
         case "trial_concurrency":
             return "trialConcurrency", experiment.trial_concurrency
+        case "priority":
+            return "priority", experiment.priority or None
         case "max_trial_number":
             return "maxTrialNumber", experiment.max_trial_number
         case "max_duration":

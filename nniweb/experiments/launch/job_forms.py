@@ -4,15 +4,19 @@ from collections.abc import Collection
 from pathlib import Path
 
 from django.conf import settings
+from django.db.models import Sum
 
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
-from nniweb.experiments.checkpoints.stored_checkpoints import to_resume
+from nniweb.experiments.checkpoints.handed_on import keepers_hand_on
+from nniweb.experiments.checkpoints.stored_checkpoints import to_load, to_resume
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.given_parameters import given_text
-from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
+from nniweb.experiments.models import Attempt, Checkpoint, Experiment, Trial, TrialParameters
+from nniweb.experiments.models.experiment_cluster import gpu_number_on, options_on
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.results.replicates import REPLICATE_VARIABLE, SEED_VARIABLE
+from nniweb.tuning.checkpoint_parameters import LOAD_KEY, SAVE_KEY
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.trial_job import (
@@ -47,7 +51,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
     begun with."""
     trial: Trial = attempt.trial
     experiment = trial.experiment
-    options = service.options_model.model_validate(experiment.trial_options)
+    options = service.options_model.model_validate(options_on(experiment, attempt.cluster_id))
     return JobApplicationForm(
         job_name=attempt.job_name,
         trial_job_id=trial.public_id,
@@ -58,24 +62,52 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         command=experiment.trial_command,
         keeper=access,
         code=trial_code(experiment),
-        gpu_number=experiment.trial_gpu_number,
+        gpu_number=options.gpus_of_a_node(gpu_number_on(experiment, attempt.cluster_id)),
         environment=_environment(trial),
         options=options,
-        limits=TrialLimits(max_trial_duration=experiment.max_trial_duration),
+        limits=TrialLimits(max_trial_duration=_time_left(attempt)),
         multi_phase=experiment.multi_phase,
         keep_files=tuple(experiment.keep_files),
-        checkpoints=_checkpoints(attempt, service, options),
+        priority=experiment.priority,
+        checkpoints=checkpoints_document(attempt, service, options),
+        warm_start=_warm_start(experiment),
     )
 
 
-def _checkpoints(attempt: Attempt, service: type[TrainingService], options: TrialOptions
-                 ) -> contract.CheckpointsDocument | None:
-    """What the keeper is told of checkpoints. One question, and none for a trial's first attempt."""
+def _warm_start(experiment: Experiment) -> bool | tuple[str, ...]:
+    asked = experiment.config.get("warmStart") or False
+    return tuple(asked) if isinstance(asked, list) else bool(asked)
+
+
+def _time_left(attempt: Attempt) -> float | None:
+    """Seconds the trial may run, None without a limit: how long it ran before it was frozen counts, too."""
+    limit = attempt.trial.experiment.max_trial_duration
+    if limit is None or attempt.number == 1:
+        return limit
+    ran = Attempt.objects.filter(trial=attempt.trial_id, number__lt=attempt.number, end_reason=contract.FROZEN
+                                 ).aggregate(seconds=Sum("duration"))["seconds"]
+    return max(1.0, limit - (ran or 0.0))
+
+
+def checkpoints_document(attempt: Attempt, service: type[TrainingService], options: TrialOptions
+                         ) -> contract.CheckpointsDocument | None:
+    """What the keeper is told of checkpoints. One question, none for the first attempt of a trial that continues none.
+    """
     asked = checkpoints_of(attempt.trial.experiment)
     if asked is None or not service.keepers_report or not options.keepers_may_call():
         return None
-    return {"max_bytes": asked.max_bytes, "bytes_per_second": asked.bytes_per_second, "resume": [
-        {"id": one.manifest, "name": one.name, "step": one.step, "size": one.size} for one in to_resume(attempt)]}
+    document: contract.CheckpointsDocument = {
+        "max_bytes": asked.max_bytes, "bytes_per_second": asked.bytes_per_second, "grace": asked.grace,
+        "signal": asked.signal, "asks_anew": service.suspends_jobs,
+        "resume": [_known(one) for one in to_resume(attempt)]}
+    if keepers_hand_on(attempt.trial.experiment):
+        document["folders"] = {"load_parameter": LOAD_KEY, "save_parameter": SAVE_KEY,
+                               "load": [_known(one) for one in to_load(attempt.trial)]}
+    return document
+
+
+def _known(checkpoint: Checkpoint) -> contract.KnownCheckpoint:
+    return {"id": checkpoint.manifest, "name": checkpoint.name, "step": checkpoint.step, "size": checkpoint.size}
 
 
 def _environment(trial: Trial) -> dict[str, str]:

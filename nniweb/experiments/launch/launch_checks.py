@@ -1,10 +1,14 @@
 """What forbids a launch: rights of its person, quotas, and ways to the server or for the code that are missing."""
 
+from typing import Any
+
 from django.contrib.auth.models import Group
 
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.checkpoints.checkpoint_settings import can_send_checkpoints
 from nniweb.experiments.clusters import addresses
+from nniweb.experiments.clusters.editing import settings_secrets
+from nniweb.experiments.clusters.metadata import defaults_of
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.config.errors import ConfigInvalid
 from nniweb.experiments.config.platform_section import parse_stored_section
@@ -13,7 +17,11 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_cluster import section_of
 from nniweb.experiments.launch.launched_code import BroughtCode, GitCode
 from nniweb.experiments.models import Cluster, User
-from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more, why_not_so_many_gpus
+from nniweb.experiments.quotas.launch_quotas import (
+    why_no_experiment_more,
+    why_not_so_many_gpus,
+    why_not_this_priority,
+)
 from nniweb.process.process_identity import host_name
 from nniweb.tuning.custom_algorithms.module_search import is_findable, is_installed_otherwise, module_folders
 from trainingservice.base import TrainingService
@@ -145,6 +153,29 @@ def check_git_access(code: BroughtCode | None, owner: User) -> None:
                       f"{_wider_token(owner)}".rstrip(), "git_url")
 
 
+def check_what_the_cluster_permits(platform: type[TrainingService], settings: ExperimentSettings,
+                                   found: Cluster | None, options: TrialOptions, owner: User) -> None:
+    """Raises Refused for what an experiment asks of its cluster beyond what the cluster's settings permit."""
+    of_cluster = _settings_of_cluster(settings, found, settings_secrets(found, platform) if found is not None else {})
+    if of_cluster is None:
+        return
+    given = platform.options_model.model_construct(**(_given_by(found, platform) if found is not None else {}))
+    above = "trialOptions" if settings.training_service is None else "trainingService"
+    if refused := options.refused_on(of_cluster, given, by_administrator=owner.is_admin):
+        wider = _wider_token(owner)
+        raise Refused.for_fields([(f"{above}.{field}", f"{said} {wider}".rstrip()) for field, said in refused])
+
+
+def _given_by(cluster: Cluster, platform: type[TrainingService]) -> dict[str, Any]:
+    """The options that a cluster's metadata give to experiments that leave them out."""
+    try:
+        options = platform.options_model.model_validate(defaults_of(cluster).options,
+                                                        context={"reads_files": False, "must_exist": False})
+    except ValueError:  # not whole: the experiments give the rest
+        return {}
+    return {name: getattr(options, name) for name in options.model_fields_set}
+
+
 def check_way_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> None:
     """Raises Refused where keepers on the platform could not call this server."""
     callback_url = settings.nni_manager_ip or ""
@@ -164,9 +195,16 @@ def check_checkpoints(platform: type[TrainingService], settings: ExperimentSetti
     """Raises Refused for checkpoints that somebody asks for and no keeper would send."""
     if settings.checkpoints in (None, False):
         return
-    has_address = bool(addresses.keeper_urls(settings.nni_manager_ip or ""))
-    if not can_send_checkpoints(platform, _settings_of_cluster(settings, found), options, has_address):
+    if not keepers_can_send(platform, settings, found, options):
         raise Refused(Reason("no_checkpoints", platform=platform.platform), "checkpoints")
+
+
+def keepers_can_send(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None,
+                     options: TrialOptions) -> bool:
+    """Whether keepers would send checkpoints, and are to."""
+    has_address = bool(addresses.keeper_urls(settings.nni_manager_ip or ""))
+    return settings.checkpoints is not False and can_send_checkpoints(
+        platform, _settings_of_cluster(settings, found), options, has_address)
 
 
 def _keepers_call_home(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None) -> bool:
@@ -186,10 +224,11 @@ def check_way_for_code(settings: ExperimentSettings, found: Cluster | None, code
         raise Refused(problem, "trialCodeDirectory")
 
 
-def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None) -> ClusterSettings | None:
-    """None where they cannot be made of what is stored: its secrets are elsewhere, and nothing else can be missing."""
+def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None,
+                         secrets: dict[str, str] | None = None) -> ClusterSettings | None:
+    """None where they cannot be made of what is stored: without its ``secrets`` nothing else can be missing."""
     try:
-        section = parse_stored_section({"platform": found.platform, **found.settings}, {}) if found else \
+        section = parse_stored_section({"platform": found.platform, **found.settings}, secrets or {}) if found else \
             section_of(settings)
     except ConfigInvalid:
         return None
@@ -202,3 +241,5 @@ def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: Use
         raise Refused(reason)
     if reason := why_not_so_many_gpus(owner, group, options.gpus_of_a_trial(settings.trial_gpu_number)):
         raise Refused(reason, "trialGpuNumber")
+    if reason := why_not_this_priority(owner, group, settings.priority):
+        raise Refused(reason, "priority")

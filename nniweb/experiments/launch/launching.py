@@ -1,11 +1,12 @@
 """Checks and launches experiments: one way for page, REST and command line."""
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -17,8 +18,18 @@ from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.config.settings import AlgorithmSettings, ExperimentSettings
 from nniweb.experiments.earlier.start_from import Taken, keep, take_results
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.launch.checkpoint_folders import check_that_trials_share_a_folder, with_checkpoint_folder
+from nniweb.experiments.launch.checkpoint_folders import (
+    check_that_trials_share_a_folder,
+    share_a_folder,
+    with_checkpoint_folder,
+)
 from nniweb.experiments.launch.command_file import command_findings
+from nniweb.experiments.launch.further_clusters import (
+    CheckedCluster,
+    check_further_clusters,
+    has_several,
+    store_clusters,
+)
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
     check_files_to_keep,
@@ -29,6 +40,8 @@ from nniweb.experiments.launch.launch_checks import (
     check_that_workers_know,
     check_way_for_code,
     check_way_home,
+    check_what_the_cluster_permits,
+    keepers_can_send,
     may_use,
     why_not_here,
 )
@@ -71,11 +84,13 @@ class CheckedLaunch:
     code_from: str | None = None
     #: Results of earlier experiments that the search would start from.
     earlier: Sequence[Taken] = ()
+    #: Further clusters, behind this one, which is the home.
+    others: Sequence[CheckedCluster] = ()
 
     @property
     def warnings(self) -> list[str]:
         """What was found and does not forbid the launch, in a few sentences."""
-        return findings_in_words(self.findings)
+        return findings_in_words([*self.findings, *(one for other in self.others for one in other.findings)])
 
     @property
     def notes(self) -> list[str]:
@@ -96,18 +111,37 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     A platform that is merely away does not refuse: the experiment would wait and say so.
     """
     settings = parsed.settings
+    group = (visible_to := visible_to or default_visibility(owner)).group
+    home = _check_cluster(settings, owner, code, lambda options: _check_quotas(options, settings, owner, group))
+    check_own_algorithms(settings, owner)
+    check_that_workers_import(settings)
+    earlier = take_results(settings, owner)
+    others = check_further_clusters(settings, home, owner, visible_to.group, lambda one: _check_cluster(
+        one, owner, code))
+    check_git_access(code, owner)
+    size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
+        None if code else _size_of_code(settings, [home, *others])
+    return CheckedLaunch(home.platform, home.cluster, home.section, home.options, visible_to, home.findings, size,
+                         str(code.source) if isinstance(code, GitCode) else None, earlier, others)
+
+
+def _check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User, group: Group | None) -> None:
+    with transaction.atomic():
+        check_quotas(options, settings, owner, group)
+
+
+def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode | None,
+                   check_limits: Callable[[TrialOptions], None] = lambda _: None) -> CheckedCluster:
+    """What a launch checks of its cluster; of an experiment with several, of the one that the settings have as their
+    only one. ``check_limits`` is called before the platform is asked. Raises Refused.
+    """
     found = cluster_named(settings, owner)
     name = found.platform if found else section_of(settings).platform
     platform = load_platform(name)
     check_that_workers_know(name)
     options = options_of(settings, platform)
     may_use(platform, options, owner)
-    visible_to = visible_to or default_visibility(owner)
-    with transaction.atomic():
-        check_quotas(options, settings, owner, visible_to.group)
-    check_own_algorithms(settings, owner)
-    check_that_workers_import(settings)
-    earlier = take_results(settings, owner)
+    check_what_the_cluster_permits(platform, settings, found, options, owner)
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
     check_files_to_keep(platform, settings)
@@ -116,17 +150,30 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
     cluster = found or cluster_of_section(section_of(settings), owner)
-    check_that_trials_share_a_folder(settings, platform, cluster, options)
+    check_that_trials_share_a_folder(settings, platform, cluster, options,
+                                     keepers_can_send(platform, settings, found, options))
     folder = _code_folder(settings, code)
+    check_limits(options)
     findings = rehearse_cluster(cluster, section, options, settings, folder)
     # without code of its own a trial elsewhere may find its files in an image, or on its machine
     if not isinstance(code, GitCode) and (folder is not None or platform.shares_code_folder):
         findings = [*findings, *_command_findings(settings, options, code, folder)]
-    check_git_access(code, owner)
-    size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
-        None if code else code_size(platform, options, settings)
-    return CheckedLaunch(platform, cluster, section, options, visible_to, findings, size,
-                         str(code.source) if isinstance(code, GitCode) else None, earlier)
+    return CheckedCluster(platform, cluster, section, options, settings.trial_gpu_number, findings)
+
+
+def _size_of_code(settings: ExperimentSettings, clusters: Sequence[CheckedCluster]) -> CodeSize | None:
+    """None where no cluster needs a copy."""
+    return next((size for one in clusters if (size := code_size(one.platform, one.options, settings)) is not None),
+                None)
+
+
+def _keep_code(checked: CheckedLaunch, settings: ExperimentSettings, code: BroughtCode | None) -> CodeArchive | None:
+    """The archive of the code where one of the clusters needs it; then trials everywhere run in copies of it."""
+    for platform, options in ((checked.platform, checked.options),
+                              *((one.platform, one.options) for one in checked.others)):
+        if (archive := keep_code(platform, options, settings, code)) is not None:
+            return archive
+    return None
 
 
 def _code_folder(settings: ExperimentSettings, code: BroughtCode | None) -> Path | None:
@@ -167,7 +214,7 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, v
     sooner).
     """
     checked = check(parsed, owner, code, visible_to)
-    archive = keep_code(checked.platform, checked.options, parsed.settings, code)
+    archive = _keep_code(checked, parsed.settings, code)
     try:
         with transaction.atomic():
             # again: somebody may have launched since
@@ -191,7 +238,7 @@ def create_stopped(parsed: ParsedConfig, owner: User, *, check_first: bool, **fi
     Raises Refused: with ``check_first`` wherever a launch would be, else only where the platform may not be used.
     """
     checked = check(parsed, owner) if check_first else _unchecked(parsed, owner)
-    archive = keep_code(checked.platform, checked.options, parsed.settings, None) if check_first else None
+    archive = _keep_code(checked, parsed.settings, None) if check_first else None
     with transaction.atomic():
         cluster = stored_cluster(checked.cluster, checked.section, owner)
         experiment = _create(parsed, owner, cluster, checked, None, archive)
@@ -207,15 +254,16 @@ def take_config(experiment: Experiment, parsed: ParsedConfig, owner: User, *, wi
     Raises Refused wherever a launch would be; then it is as before.
     """
     checked = check(parsed, owner)
-    archive = keep_code(checked.platform, checked.options, parsed.settings, None)
+    archive = _keep_code(checked, parsed.settings, None)
     with transaction.atomic():
         cluster = stored_cluster(checked.cluster, checked.section, owner)
         fields = _fields_of(parsed, cluster, checked.options, None, archive)
         if parsed.settings.seed is None:
             fields["seed"] = experiment.seed
-        fields["tuner"] = with_checkpoint_folder(fields["tuner"], parsed.settings, experiment.public_id)
+        fields["tuner"] = _with_folder(fields["tuner"], parsed, cluster, checked, experiment.public_id)
         Experiment.objects.filter(pk=experiment.pk).update(
             **{name: value for name, value in fields.items() if name not in without})
+        store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
         next_revision(experiment.pk)
 
 
@@ -231,12 +279,12 @@ def _unchecked(parsed: ParsedConfig, owner: User) -> CheckedLaunch:
 
 def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, checked: CheckedLaunch, code: BroughtCode | None,
             archive: CodeArchive | None, key: str = "") -> Experiment:
-    settings = parsed.settings
     now = timezone.now()
     experiment = Experiment.objects.create(
         **_fields_of(parsed, cluster, checked.options, code, archive), owner=owner, group=checked.visible_to.group,
         launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
-    tuner = with_checkpoint_folder(experiment.tuner, settings, experiment.public_id)
+    store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
+    tuner = _with_folder(experiment.tuner, parsed, cluster, checked, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
         experiment.tuner = tuner
@@ -245,6 +293,13 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, checked: Checke
     audit.record("experiment.launch", experiment, owner, cluster=cluster.name, group=group.name if group else None)
     next_revision(experiment.pk)
     return experiment
+
+
+def _with_folder(tuner: dict[str, Any], parsed: ParsedConfig, cluster: Cluster, checked: CheckedLaunch, public_id: str
+                 ) -> dict[str, Any]:
+    """With the folder of its checkpoints, where it needs one."""
+    shared = share_a_folder(parsed.settings, checked.platform, cluster, checked.options)
+    return with_checkpoint_folder(tuner, parsed.settings, public_id, shared=shared)
 
 
 def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, code: BroughtCode | None,
@@ -263,10 +318,12 @@ def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, co
         "retention": dict(settings.retention), "trial_options": without_secrets(options),
         "trial_gpu_number": settings.trial_gpu_number,
         "gpus_of_a_trial": options.gpus_of_a_trial(settings.trial_gpu_number),
+        "several_clusters": has_several(settings),
         "code_folder": _folder_of_trials(settings, code), "code": archive,
         "code_git": code.source.document() if isinstance(code, GitCode) else None,
         "code_git_token": seal(code.token) if isinstance(code, GitCode) and code.token else None,
         "multi_phase": settings.multi_phase, "replicates": stored_replicates(settings.replicates),
+        "priority": settings.priority,
         "trial_concurrency": settings.trial_concurrency, "max_trial_number": settings.max_trial_number,
         "max_duration": settings.max_experiment_duration, "max_trial_duration": settings.max_trial_duration,
         "config_text": parsed.original_text, "config": _stored_config(settings), "notes": list(parsed.notes),

@@ -12,19 +12,29 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.lifecycle.cluster_records import note_platform_failure
 from nniweb.experiments.lifecycle.reason_columns import failed_because, reason_of, said, said_by_platform
-from nniweb.experiments.lifecycle.retries import SUSPENDED, retries_left
+from nniweb.experiments.lifecycle.retries import ON_PLATFORM_FAILURE, SUSPENDED, kind_of_failure, retries_left
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, with_cause
-from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, MetricNumber, Trial, TrialEvent, User
+from nniweb.experiments.models import (
+    Attempt,
+    Experiment,
+    ExperimentCluster,
+    ExperimentEvent,
+    MetricNumber,
+    Trial,
+    TrialEvent,
+    User,
+)
 from nniweb.experiments.models.experiment import ExperimentStatus
-from nniweb.experiments.models.trial import RESULTS, TrialTarget
+from nniweb.experiments.models.trial import RESTS, RESULTS, STOPS, TrialTarget, job_name
 from nniweb.experiments.notifications import outbox
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.running_time import COUNTED, running_seconds
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.new_rows import insert
-from trainingservice.reasons import Reason, because_of
+from trainingservice.reasons import Reason, because_of, code_of
 from trainingservice.trial_job_status import TrialJobStatus, sources_of
 
 
@@ -69,6 +79,17 @@ def end_unsubmitted(trial_pks: Collection[int], status: TrialJobStatus, at: date
         TrialEvent(trial_id=pk, at=at, kind=status.value, actor=actor, message=printable(message)) for pk in pks)
 
 
+#: target -> what may have been wanted before
+_WISHES_BEFORE: dict[TrialTarget, tuple[TrialTarget, ...]] = {
+    TrialTarget.RUN: tuple(RESTS),
+    TrialTarget.PREEMPTED: (TrialTarget.RUN,),
+    TrialTarget.HELD: (TrialTarget.RUN, TrialTarget.PREEMPTED),
+    TrialTarget.FROZEN: (TrialTarget.RUN, TrialTarget.PREEMPTED, TrialTarget.HELD),
+    **dict.fromkeys(STOPS, (TrialTarget.RUN, *RESTS))}
+#: Kinds of events of the history.
+_WISHES = {TrialTarget.RUN: "thawed", **dict.fromkeys(RESTS, "to be frozen")}
+
+
 def set_targets(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, revision: int, reason: str,
                    actor: User | None = None) -> list[Trial]:
     """Write what is wanted of unfinished trials (all of one experiment), and why; the first wish to stop stands.
@@ -76,27 +97,31 @@ def set_targets(trials: Iterable[Trial], target: TrialTarget, at: datetime, *, r
     Returns those of them that it was written for. Four statements, however many they are.
     """
     by_key = {trial.pk: trial for trial in trials}
-    open_to_wishes = Trial.objects.unfinished().filter(pk__in=by_key, target=TrialTarget.RUN)
+    before = _WISHES_BEFORE[target]
+    open_to_wishes = Trial.objects.unfinished().filter(pk__in=by_key, target__in=before)
     possible = list(open_to_wishes.values_list("pk", flat=True))
     if not possible:
         return []
-    Trial.objects.unfinished().filter(pk__in=possible, target=TrialTarget.RUN).update(
+    Trial.objects.unfinished().filter(pk__in=possible, target__in=before).update(
         target=target, revision=revision, **said(reason))
     # one that ended in between kept its revision
     changed = list(Trial.objects.filter(pk__in=possible, target=target, revision=revision).values_list("pk", flat=True))
     TrialEvent.objects.bulk_create(
-        TrialEvent(trial_id=pk, at=at, kind=f"wanted {target}", message=printable(reason), actor=actor)
+        TrialEvent(trial_id=pk, at=at, kind=_WISHES.get(target, f"wanted {target}"), message=printable(reason),
+                   actor=actor)
         for pk in changed)
     return [by_key[pk] for pk in changed]
 
 
-def attempt_started(attempt: Attempt, at: datetime, *, revision: int, by_keeper: bool) -> None:
+def attempt_started(attempt: Attempt, at: datetime, *, revision: int, by_keeper: bool, target: str) -> None:
     """The trial's command is running (or about to, within milliseconds).
 
-    ``by_keeper``: who started it says when. Before that counts when it was seen on the platform.
+    ``by_keeper``: who started it says when. Before that counts when it was seen on the platform. ``target``: what is
+    wanted of the trial; why it is wanted stopped or frozen stays.
     """
     update(Attempt, "id = %s" if by_keeper else "id = %s AND started_at IS NULL", [attempt.pk], started_at=at)
-    moved = move_trial(attempt.trial_id, TrialJobStatus.RUNNING, at, revision=revision, message="")
+    moved = move_trial(attempt.trial_id, TrialJobStatus.RUNNING, at, revision=revision,
+                       message="" if target == TrialTarget.RUN else None)
     if by_keeper and not moved:
         update(Trial, "id = %s AND status = 'RUNNING'", [attempt.trial_id], started_at=at, revision=revision)
 
@@ -133,6 +158,7 @@ def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message:
         return
     Attempt.objects.create(
         trial=trial, number=attempt.number + 1, job_name=attempt.job_name, stage=Attempt.Stage.SUBMITTED,
+        cluster_id=attempt.cluster_id, placement=attempt.placement,
         token_hashes=attempt.token_hashes, platform_state=attempt.platform_state, url=attempt.url, created_at=at,
         submitted_at=attempt.submitted_at)
     _wait_for_attempt(trial.pk, message, revision)
@@ -140,12 +166,12 @@ def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message:
 
 
 def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
-    """The trial waits for its next attempt, unless it is not wanted any more (0 then).
+    """The trial waits for its next attempt, unless it is wanted stopped (0 then).
 
     Its figures are those of its last attempt, so they begin anew; the results of its parameter sets, where it may ask
     for several, were told to the tuner and stay.
     """
-    waiting = Trial.objects.unfinished().filter(pk=trial_pk, target=TrialTarget.RUN)
+    waiting = Trial.objects.unfinished().filter(pk=trial_pk, target__in=[TrialTarget.RUN, *RESTS])
     waiting.filter(experiment__multi_phase=False).update(final_value=None, final_number=None)
     waits = waiting.update(
         status=TrialJobStatus.WAITING.value, started_at=None,
@@ -158,14 +184,21 @@ def _wait_for_attempt(trial_pk: int, message: str, revision: int) -> int:
 def end_attempt(attempt: Attempt, end: TrialEnd, at: datetime, *, revision: int) -> bool:
     """End an attempt, free its GPUs (they are held while it is unfinished) and end its trial with it.
 
-    Where the experiment's ``retry`` grants another attempt, the trial waits for that instead. False where the attempt
-    had ended before; then nothing is changed.
+    Where the end is WAITING, or the experiment's ``retry`` grants another attempt, the trial waits for that instead.
+    False where the attempt had ended before; then nothing is changed.
     """
     if not update(Attempt, "id = %s AND stage <> %s", [attempt.pk, Attempt.Stage.ENDED.value],
                   stage=Attempt.Stage.ENDED.value, ended_at=at, end_received_at=timezone.now(), exit_code=end.exit_code,
                   end_reason=end.reason, duration=end.duration):
         return False
-    again = retries_left(attempt, end.status, end.reason)
+    if end.status is TrialJobStatus.WAITING:
+        if _wait_for_attempt(attempt.trial_id, end.message, revision):
+            kind = "placed anew" if code_of(end.message) == "moves" else "frozen"
+            insert([TrialEvent(trial_id=attempt.trial_id, at=at, kind=kind, message=printable(end.message))])
+        return True
+    if kind_of_failure(end.status, end.reason) == ON_PLATFORM_FAILURE:
+        note_platform_failure(attempt, timezone.now())
+    again = retries_left(attempt, end.status, end.reason, end.message)
     if again is None or not _try_again(attempt, at, revision=revision, message=Reason(
             "tried_again", said=str(end.message), number=again[0], most=again[1], **because_of(end.message))):
         move_trial(attempt.trial_id, end.status, at, revision=revision, message=end.message)
@@ -191,9 +224,12 @@ def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -
     """Have the trial wait for its next attempt; False where it is not wanted any more."""
     if not _wait_for_attempt(attempt.trial_id, message, revision):
         return False
-    trial = Trial.objects.only("public_id").get(pk=attempt.trial_id)
-    number = attempt.number + 1
-    Attempt.objects.create(trial=trial, number=number, job_name=f"{trial.public_id}r{number}", created_at=at)
+    trial = Trial.objects.select_related("experiment").only(
+        "public_id", "experiment__several_clusters", "experiment__cluster").get(pk=attempt.trial_id)
+    if not trial.experiment.several_clusters:  # with several it is placed first
+        number = attempt.number + 1
+        Attempt.objects.create(trial=trial, number=number, job_name=job_name(trial.public_id, number), created_at=at,
+                               cluster_id=trial.experiment.cluster_id)
     TrialEvent.objects.create(trial=trial, at=at, kind="tried again", message=printable(message))
     return True
 
@@ -249,6 +285,9 @@ def move_experiment(experiment: Experiment, status: ExperimentStatus, at: dateti
         return False
     for name, value in fields.items():
         setattr(experiment, name, value)
+    if experiment.several_clusters and "jobs_due_at" in fields:
+        ExperimentCluster.objects.filter(experiment=experiment, used_at__isnull=False).exclude(
+            cluster=experiment.cluster_id).update(jobs_due_at=fields["jobs_due_at"])
     ExperimentEvent.objects.create(experiment=experiment, at=at, kind=status, message=fields["message"], actor=actor)
     outbox.experiment_ended(experiment, at)
     next_revision(experiment.pk)

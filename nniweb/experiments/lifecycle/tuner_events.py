@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
+from django.db.models import QuerySet
 
-from nniweb.experiments.models import Experiment, Metric, Trial, TunerEvent
+from nniweb.experiments.checkpoints.joined_attempts import values_before
+from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TunerEvent
 from nniweb.experiments.sql.new_rows import insert
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
@@ -50,16 +52,26 @@ def intermediate_report(experiment: Experiment, trial: str, asked: int | None, s
     return {**report, "number": asked, "result": value} if is_whole else report
 
 
+def reports_of(experiment: Experiment, results: QuerySet[Metric]) -> Iterator[dict[str, Any]]:
+    """What an assessor is told of these results, in their order. Before the first one of an attempt of a trial that
+    continues another one, what the curve has from that.
+    """
+    for attempt, trial, asked, continues, first, sequence, number, value, given in results.values_list(
+            "attempt", "attempt__trial__public_id", "attempt__trial__ask_number", "attempt__trial__continues",
+            "attempt__first_sequence", "sequence", "number", "value", "parameter_id").iterator():
+        asked = number_of_set(experiment, asked, given)
+        if sequence == 0 and first and continues is not None:
+            for before, known, text in values_before(Attempt.objects.get(pk=attempt)):
+                yield {**intermediate_report(experiment, trial, asked, before, known, text), "inherited": True}
+        yield intermediate_report(experiment, trial, asked, (first or 0) + sequence, number, str(value))
+
+
 def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[dict[str, Any]]:
     """Intermediate results and ends of trials up to a revision, trial by trial."""
     trials = Trial.objects.filter(experiment=experiment, revision__lte=up_to_revision, intermediate_count__gt=0)
-    for pk, public_id, asked, status in trials.order_by("sequence_id").values_list(
-            "pk", "public_id", "ask_number", "status").iterator():
-        for first, sequence, number, value, given in Metric.objects.filter(
-                attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by(
-                "attempt", "n").values_list("attempt__first_sequence", "sequence", "number", "value", "parameter_id"):
-            yield {"event": "intermediate", **intermediate_report(
-                experiment, public_id, number_of_set(experiment, asked, given), (first or 0) + sequence, number,
-                str(value))}
+    for pk, public_id, status in trials.order_by("sequence_id").values_list("pk", "public_id", "status").iterator():
+        for report in reports_of(experiment, Metric.objects.filter(
+                attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by("attempt", "n")):
+            yield {"event": "intermediate", **report}
         if TrialJobStatus(status).is_end:
             yield {"event": "trial_end", "trial": public_id, "succeeded": status == TrialJobStatus.SUCCEEDED}

@@ -2,13 +2,14 @@
 
 from .account import ApiToken, SignInLink, SingleSignOnIdentity, User
 from .audit import AuditEntry
-from .change import ExperimentChange
+from .change import ExperimentChange, TrialNote
 from .checkpoint import Checkpoint, CheckpointChunk, CheckpointChunkUse
 from .cluster import Cluster, ClusterMetadata, Machine
 from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
 from .earlier_experiment import EarlierExperiment
 from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
+from .experiment_cluster import ExperimentCluster
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
 from .other_metric import MetricName, MetricNumber
@@ -17,15 +18,15 @@ from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .session import Session, SignInAttempt
 from .tensorboard import TensorBoard, TensorBoardTicket
-from .trial import Attempt, Trial, TrialEvent, TrialParameters
-from .trial_note import TrialNote
+from .trial import Attempt, NodeBooking, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Checkpoint", "CheckpointChunk", "CheckpointChunkUse", "Cluster",
     "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
-    "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentEvent", "FolderUsage", "LogLine", "Machine",
-    "Metric", "MetricName", "MetricNumber", "NotificationDelivery", "NotificationRule", "Proposal", "Quota",
+    "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentCluster", "ExperimentEvent", "FolderUsage",
+    "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
+    "NotificationRule", "Proposal", "Quota",
     "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
     "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialNote", "TrialOutput", "TrialParameters",
     "TunerEvent", "User", "Worker",

@@ -86,6 +86,8 @@ class Machine(models.Model):
     reason_arguments = models.JSONField(default=dict, editable=False)
     agent_state = models.CharField(max_length=100, blank=True)
     way_home = models.CharField(max_length=100, blank=True)
+    #: A MachineLoad as JSON; NULL where it is not known. ``machine_loads`` says whether it still holds.
+    load = models.JSONField(null=True, editable=False)
     seen_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -62,7 +62,10 @@ class Experiment(models.Model):
     description = models.TextField(blank=True)
     owner = models.ForeignKey("experiments.User", models.SET_NULL, null=True, related_name="experiments")
     group = models.ForeignKey(Group, models.SET_NULL, null=True, blank=True, related_name="+")
+    #: Its home: the worker of this cluster asks the tuner, makes the trials and places them.
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="experiments")
+    #: Whether its trials may run on further clusters: those of its ``ExperimentCluster`` rows.
+    several_clusters = models.BooleanField(default=False, editable=False)
     tags = models.JSONField(default=list, blank=True)
 
     status = models.CharField(max_length=20, choices=ExperimentStatus.choices, default=ExperimentStatus.INITIALIZED)
@@ -118,6 +121,8 @@ class Experiment(models.Model):
     #: Whether a running trial may ask for further parameter sets.
     multi_phase = models.BooleanField(default=False)
     trial_concurrency = models.PositiveIntegerField()
+    #: Trials of higher ones go first, and lower ones' are frozen for them.
+    priority = models.SmallIntegerField(default=0)
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds of running time.")
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")

@@ -1,6 +1,7 @@
 """How much of the installation people and groups may use at a time."""
 
 from django.contrib.auth.models import Group
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
@@ -22,6 +23,10 @@ class Quota(models.Model):
         "experiments at a time", null=True, blank=True, help_text="That have not ended. Empty: no limit.")
     max_checkpoint_gb = models.PositiveIntegerField(
         "GB of checkpoints", null=True, blank=True, help_text="That the server keeps of their trials. Empty: no limit.")
+
+    max_priority = models.SmallIntegerField(
+        "highest priority", null=True, blank=True, validators=[MinValueValidator(-100), MaxValueValidator(100)],
+        help_text="Of their experiments, from -100 to 100. Empty: 0.")
 
     class Meta:
         constraints = [

@@ -8,7 +8,7 @@ from nniweb.experiments.sql.exact_text import ExactTextField
 from nniweb.experiments.sql.public_id import new_public_id
 from trainingservice.trial_job_status import ENDS, UNFINISHED, TrialJobStatus
 
-from .cluster import Machine
+from .cluster import Cluster, Machine
 from .experiment import Experiment
 from .proposal import Proposal
 
@@ -32,6 +32,15 @@ class TrialTarget(models.TextChoices):
     USER_CANCELED = "USER_CANCELED"
     EARLY_STOPPED = "EARLY_STOPPED"
     SYS_CANCELED = "SYS_CANCELED"
+    #: To wait, without an attempt: until somebody thaws it, until its experiment is resumed, until there is room.
+    FROZEN = "FROZEN"
+    HELD = "HELD"
+    PREEMPTED = "PREEMPTED"
+
+
+#: Targets with which a trial goes on later, from its last checkpoint; and those with which it ends.
+RESTS = frozenset({TrialTarget.FROZEN, TrialTarget.HELD, TrialTarget.PREEMPTED})
+STOPS = frozenset({TrialTarget.USER_CANCELED, TrialTarget.EARLY_STOPPED, TrialTarget.SYS_CANCELED})
 
 
 class TrialSource(models.TextChoices):
@@ -46,6 +55,14 @@ class TrialQuerySet(models.QuerySet["Trial"]):
 
     def finished(self) -> "TrialQuerySet":
         return self.filter(status__in=[status.value for status in ENDS])
+
+    def without_attempt(self) -> "TrialQuerySet":
+        """Those that nothing was submitted for, or whose attempts have all ended. Not for subqueries. Written as the
+        index ``attempts_unfinished`` has it.
+        """
+        return self.extra(where=[  # type: ignore[return-value]  # the stubs forget of which class it is
+            "NOT EXISTS (SELECT 1 FROM experiments_attempt under_way WHERE under_way.trial_id = experiments_trial.id"
+            " AND under_way.stage IN ('submitting', 'submitted'))"])
 
     def not_taught(self) -> "TrialQuerySet":
         """Ended trials the tuner has not been told of. Asked for by what they are not, or SQLite would look at all
@@ -67,6 +84,9 @@ class Trial(models.Model):
     rerun_of = models.ForeignKey("self", models.SET_NULL, null=True, related_name="reruns")
     #: The tuner's number of this parameter set; None for those it was not asked for.
     ask_number = models.PositiveIntegerField(null=True)
+    #: The trial that it goes on with, by its tuner: from that one's latest checkpoint, where it has one.
+    continues = models.ForeignKey("self", models.SET_NULL, null=True, related_name="continued_by", editable=False,
+                                  db_index=False)
     #: Of an experiment with replicates: what it is a run of, the index among its replicates, and the seed it is given.
     #: A rerun has them of the trial that it repeats.
     proposal = models.ForeignKey(Proposal, models.SET_NULL, null=True, related_name="trials", editable=False,
@@ -129,6 +149,7 @@ class Trial(models.Model):
             models.Index(fields=["experiment", "failure", "sequence_id"], name="trials_by_failure",
                          condition=Q(failure__isnull=False)),
             models.Index(fields=["proposal"], name="trials_of_proposals", condition=Q(proposal__isnull=False)),
+            models.Index(fields=["continues"], name="trials_continuing", condition=Q(continues__isnull=False)),
             # what retention has not looked at yet, the oldest first
             *(models.Index(fields=["experiment", "ended_at"], name=f"trials_with_{kind}",
                            condition=Q((f"{kind}_removed_at", None), ended_at__isnull=False))
@@ -168,6 +189,11 @@ class TrialParameters(models.Model):
         ordering = ["index"]
 
 
+def job_name(trial: str, number: int) -> str:
+    """Name of an attempt on its platform. ``trial``: the public id; ``number``: from 1 on."""
+    return trial if number == 1 else f"{trial}r{number}"
+
+
 class AttemptQuerySet(models.QuerySet["Attempt"]):
     def under_way(self) -> "AttemptQuerySet":
         """Those that have not ended. Written as the index ``attempts_unfinished`` has it: with parameters in it SQLite
@@ -188,6 +214,10 @@ class Attempt(models.Model):
 
     trial = models.ForeignKey(Trial, models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField(default=1)
+    #: Where it runs; None: of old ones that have ended, the experiment's own cluster.
+    cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="+", db_index=False, editable=False)
+    #: Of an experiment with several clusters, why it runs there: a reason as ``as_document`` makes it.
+    placement = models.JSONField(null=True, editable=False)
     #: The name on the platform: the trial's id, then id + r2, r3 for retries.
     job_name = models.CharField(max_length=20, unique=True)
     stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.SUBMITTING)
@@ -259,6 +289,8 @@ class Attempt(models.Model):
         indexes = [
             models.Index(fields=["trial"], name="attempts_unfinished",
                          condition=Q(stage__in=["submitting", "submitted"])),
+            models.Index(fields=["cluster"], name="attempts_of_clusters",
+                         condition=Q(stage__in=["submitting", "submitted"])),
             models.Index(fields=["machine_identity"], name="attempts_holding_gpus",
                          condition=Q(stage__in=["submitting", "submitted"], gpu_indices__isnull=False)),
             models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
@@ -267,6 +299,28 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return self.job_name
+
+    @property
+    def runs_on(self) -> Cluster:
+        """The cluster where it runs, or ran."""
+        return self.cluster if self.cluster is not None else self.trial.experiment.cluster
+
+
+class NodeBooking(models.Model):
+    """GPUs that an unfinished attempt with several nodes holds on one of them, beside those of rank 0, which are the
+    attempt's own.
+    """
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="node_bookings")
+    rank = models.PositiveIntegerField()
+    machine_identity = models.CharField(max_length=100, db_index=True)
+    gpu_indices = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["attempt", "rank"], name="one_booking_for_a_rank")]
+
+    def __str__(self) -> str:
+        return f"{self.attempt_id} rank {self.rank}"
 
 
 class TrialEvent(models.Model):

@@ -187,11 +187,17 @@ def _parameter_id(written: str | None) -> str:
 def _read_json(text: object, where: str) -> Any:
     """Raises UnreadableArchive, which names the column ``where``."""
     try:
-        return json.loads(text if isinstance(text, str | bytes) else "")
+        found = json.loads(text if isinstance(text, str | bytes) else "")
     except (ValueError, RecursionError) as error:
         what = "is nested too deeply" if isinstance(error, RecursionError) else "is not JSON"
         raise UnreadableArchive(f"The database cannot be read as one of NNI: {where} {what} ({text!s:.60}). Make a "
                                 "copy of the folder again where the experiment ran.") from error
+    try:
+        json.dumps(found, allow_nan=False)
+    except ValueError as error:  # NaN, or 1e999; no database takes them, and NNI does not write them
+        raise UnreadableArchive(f"The database cannot be read as one of NNI: {where} has a number that JSON does not "
+                                f"have ({text!s:.60}).") from error
+    return found
 
 
 def _an_object(found: object, where: str) -> dict[str, Any]:

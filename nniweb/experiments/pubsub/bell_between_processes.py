@@ -13,6 +13,7 @@ import contextlib
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -31,6 +32,8 @@ PROBE_SECONDS = 5.0
 PATIENCE = 10.0
 #: Longest wait for its connections to close, in seconds.
 CLOSE_SECONDS = 1.0
+#: A thread that was told to end and has not, is told again after so many seconds.
+CANCEL_SECONDS = 0.5
 #: Pause between two tries while Redis is away, in seconds.
 RETRY_SECONDS = 1.0
 
@@ -100,12 +103,15 @@ class BellBetweenProcesses:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
             self._stopping.set()
+        if thread is None:
+            return
+        deadline = time.monotonic() + PATIENCE
+        while thread.is_alive and time.monotonic() < deadline:
             if loop is not None:
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._cancel)
-        if thread is not None:
-            thread.join(PATIENCE)
-            atexit.unregister(self.close)
+                    loop.call_soon_threadsafe(self._cancel)  # again: the layer was seen to swallow one
+            thread.join(CANCEL_SECONDS)
+        atexit.unregister(self.close)
 
     # --- the thread ------------------------------------------------------------------------
 
@@ -164,7 +170,8 @@ class BellBetweenProcesses:
         next_probe = loop.time() + PROBE_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), max(0.0, next_probe - loop.time()))
+                async with asyncio.timeout(max(0.0, next_probe - loop.time())):
+                    await self._wake.wait()
             if self._wake.is_set():
                 await self._send(layer, self._drain())
                 await asyncio.sleep(GATHER_SECONDS)

@@ -40,6 +40,8 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     for experiment in unfinished:
         mine = progress[experiment.pk]
         absent, written = refused or absences[experiment.cluster], found[experiment.pk]
+        if experiment.several_clusters and code_of(absent) in ("cluster_disabled", "host_away"):
+            absent = ""  # another of its clusters becomes its home
         # that nothing follows is no answer to why what there is does not run
         says_little = code_of(written) in _NOTHING_FOLLOWS
         found[experiment.pk] = absent or ("" if says_little else written) or _of_cluster(experiment)
@@ -69,6 +71,8 @@ def _of_end(experiment: Experiment, progress: Progress, written: str) -> str:
 def _of_cluster(experiment: Experiment) -> str:
     """That the cluster cannot be used, or not all of its machines, of an experiment that waits for nothing else."""
     cluster = experiment.cluster
+    if experiment.several_clusters:
+        return ""  # trials without a place say what each of the clusters says
     if cluster.health not in _IN_TROUBLE or not cluster.message \
             or experiment.status not in (ExperimentStatus.INITIALIZED, *_STARTING):
         return ""
@@ -83,7 +87,8 @@ def _of_status(experiment: Experiment, progress: Progress) -> str:
         case ExperimentStatus.INITIALIZED:
             return Reason("not_taken_up")
         case ExperimentStatus.PAUSED:
-            return Reason("paused", left=left)
+            running = progress.counts[TrialJobStatus.RUNNING.value] + progress.counts[TrialJobStatus.UNKNOWN.value]
+            return Reason("paused", left=left, running=running)
         case ExperimentStatus.NO_MORE_TRIAL:
             return Reason("all_submitted", left=left) if left else ""
         case ExperimentStatus.TUNER_NO_MORE_TRIAL:

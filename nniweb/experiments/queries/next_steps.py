@@ -47,6 +47,9 @@ def next_steps(experiment: Experiment, progress: Progress) -> list[NextStep]:
 def _of_ended(experiment: Experiment, progress: Progress) -> list[NextStep]:
     outcome = outcome_of(experiment, progress)
     failed = progress.counts[TrialJobStatus.FAILED.value]
+    if outcome is Outcome.FAILED and experiment.status == ExperimentStatus.ERROR:
+        return [NextStep("No trial succeeded. Correct the cause, then resume the experiment. To change its command or "
+                         "uploaded code, launch a copy.", CLONE)]
     if outcome is Outcome.FAILED:
         return [NextStep("No trial succeeded. Correct the cause, then launch a copy of the experiment.", CLONE)]
     if outcome is Outcome.NO_RESULT:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from nniweb.experiments.checkpoints.checkpoint_settings import DEFAULT_GRACE, checkpoints_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
 from nniweb.experiments.lifecycle.retries import REFUSED
-from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
+from nniweb.experiments.models import Attempt, Checkpoint, Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import RESTS, TrialTarget
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -48,11 +49,15 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
     status = TrialJobStatus(trial.status)
     if status not in _SPEAKS:
         return []
-    attempt = Attempt.objects.filter(trial=trial).order_by("-number").first()
+    attempt = Attempt.objects.filter(trial=trial).select_related("cluster").order_by("-number").first()
+    if attempt is not None:
+        attempt.trial = trial
+    if trial.target in RESTS and not status.is_end:
+        return _of_frozen(trial, status)
     if trial.target != TrialTarget.RUN and not status.is_end:
         return [Advice("The trial is being stopped. Its processes have the grace period to end by themselves. After "
                        "that they are killed.")]
-    alone = runs_without_keeper(trial.experiment.cluster, attempt)
+    alone = runs_without_keeper(attempt.runs_on if attempt is not None else trial.experiment.cluster, attempt)
     match status:
         case TrialJobStatus.WAITING:
             return _of_waiting(trial, attempt)
@@ -73,23 +78,36 @@ def advice_for(trial_pk: int, now: datetime) -> list[Advice]:
     return _of_failed(trial.experiment, attempt, has_output=not alone)
 
 
+def _of_frozen(trial: Trial, status: TrialJobStatus) -> list[Advice]:
+    if status is not TrialJobStatus.WAITING:
+        asked = checkpoints_of(trial.experiment)
+        grace = DEFAULT_GRACE if asked is None else asked.grace
+        return [Advice(f"The trial is being frozen. It has {grace:g} seconds to save a checkpoint and end. After that "
+                       "it is killed.")]
+    saved = Checkpoint.objects.filter(trial=trial, confirmed_at__isnull=False, removed_at=None).exists()
+    return [Advice("The trial's last checkpoint is on the server." if saved else
+                   "The trial has saved no checkpoint, so it will begin from the beginning.",
+                   EXPERIMENT if trial.target == TrialTarget.HELD else "")]
+
+
 def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
     experiment = trial.experiment
-    cluster = experiment.cluster
-    if absent := absence_of(cluster, alive_hosts()):
+    is_placed = attempt is not None and attempt.stage != Attempt.Stage.ENDED
+    cluster = attempt.runs_on if attempt is not None and is_placed else experiment.cluster
+    looks_at_cluster = is_placed or not experiment.several_clusters  # else its message says what each of them says
+    if looks_at_cluster and (absent := absence_of(cluster, alive_hosts())):
         return [Advice(absent, CLUSTER)]
     if experiment.target == ExperimentTarget.PAUSE or experiment.status == ExperimentStatus.PAUSED:
         return [Advice("The experiment is paused and starts no trials. Resume it.", EXPERIMENT)]
     if experiment.is_finished:
         return [Advice(f"The experiment is {experiment.status}. Resume it to start this trial.", EXPERIMENT)]
-    if cluster.health in (Cluster.Health.AWAY, Cluster.Health.BAD):
+    if looks_at_cluster and cluster.health in (Cluster.Health.AWAY, Cluster.Health.BAD):
         said = f" Its message: {cluster.message}" if cluster.message else ""
         return [Advice(f"The cluster {cluster.name} {cluster.get_health_display()}.{said} \"Test cluster\" on the "
                        "cluster's page checks everything that a trial needs.", CLUSTER)]
-    if attempt is None:
-        running = Trial.objects.filter(experiment=experiment).unfinished().exclude(
-            status=TrialJobStatus.WAITING.value).count()
-        if running >= experiment.trial_concurrency:
+    if attempt is None or attempt.stage == Attempt.Stage.ENDED:
+        under_way = Attempt.objects.under_way().filter(trial__experiment=experiment).count()
+        if under_way >= experiment.trial_concurrency:
             slots = "the one slot of the experiment is" if experiment.trial_concurrency == 1 else \
                 f"all {experiment.trial_concurrency} slots of the experiment are"
             return [Advice(f"The trial starts when another trial ends, because {slots} taken. A higher "

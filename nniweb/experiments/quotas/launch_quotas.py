@@ -34,6 +34,19 @@ def why_not_so_many_gpus(owner: User | None, group: Group | None, gpus_of_a_tria
     return ""
 
 
+def why_not_this_priority(owner: User | None, group: Group | None, priority: int) -> str:
+    """Why an experiment of this owner and group may not have this priority, a Reason; "" where it may.
+
+    Administrators may have any. Of others the quotas that say something of it count, the lowest where both do, and 0
+    where none does.
+    """
+    if owner is None or owner.is_admin:
+        return ""
+    said = [quota.max_priority for quota, _ in _quotas_of(owner, group) if quota.max_priority is not None]
+    allowed = min(said, default=0)
+    return Reason("priority_quota", asked=priority, most=allowed) if priority > allowed else ""
+
+
 def _quotas_of(owner: User | None, group: Group | None) -> list[tuple[Quota, Q]]:
     """What holds for an experiment of theirs: the quota, and which experiments count."""
     quotas = {(quota.user_id, quota.group_id): quota for quota in Quota.objects.select_for_update()}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from nniweb.experiments.models import Cluster, Experiment, Quota
 from nniweb.experiments.sql.selected_rows import is_any
@@ -17,6 +17,10 @@ PERSON, EACH_PERSON, GROUP, CLUSTER = "person", "each_person", "group", "cluster
 Unit = Literal["trials", "gpus"]
 
 
+#: Columns of an experiment of which a holder is made.
+COLUMNS = ("pk", "owner", "group", "cluster", "gpus_of_a_trial", "priority", "several_clusters")
+
+
 @dataclass(frozen=True)
 class Holder:
     """An experiment, as far as limits see it. ``under_way``: its trials that were given to the platform."""
@@ -26,12 +30,28 @@ class Holder:
     group: int | None
     cluster: int
     gpus_of_a_trial: int
+    priority: int = 0
     under_way: int = 0
+    several_clusters: bool = False
+    #: Of one on several clusters, how many of them are on which (primary key).
+    on: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, experiment: Experiment, under_way: int = 0) -> Holder:
+    def of(cls, experiment: Experiment) -> Holder:
         return cls(experiment.pk, experiment.owner_id, experiment.group_id, experiment.cluster_id,
-                   experiment.gpus_of_a_trial, under_way)
+                   experiment.gpus_of_a_trial, experiment.priority, 0, experiment.several_clusters)
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[Any]) -> Holder:
+        """Of the columns ``COLUMNS``, in their order."""
+        pk, owner, group, cluster, gpus, priority, several_clusters = columns
+        return cls(pk, owner, group, cluster, gpus, priority, 0, several_clusters)
+
+    def at(self, cluster_pk: int) -> Holder:
+        """The experiment as if this were its only cluster."""
+        if not self.several_clusters:
+            return self
+        return replace(self, cluster=cluster_pk, several_clusters=False, under_way=self.on.get(cluster_pk, 0))
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,16 @@ class Limit:
 
     def concerns(self, holder: Holder) -> bool:
         kind, pk = self.of
+        if kind == "cluster" and holder.several_clusters:
+            return pk in holder.on
         return bool(getattr(holder, kind) == pk)
+
+    def used_by(self, holder: Holder) -> int:
+        """What the trials under way of this experiment take of it."""
+        if not self.concerns(holder):
+            return 0
+        kind, pk = self.of
+        return self.cost(holder) * (holder.at(pk) if kind == "cluster" else holder).under_way
 
     def cost(self, holder: Holder) -> int:
         """What one trial of this experiment takes of it."""
@@ -89,7 +118,8 @@ class Limits:
 
     def concerning(self, holder: Holder) -> list[Limit]:
         """The limits of this experiment, which is on the cluster."""
-        found = list(self._of_cluster)
+        # where a trial of several clusters goes is decided later, and asks each cluster's limit
+        found = [] if holder.several_clusters else list(self._of_cluster)
         if holder.owner in self._of_owner:
             quota = self._of_owner[holder.owner]
             found += _limits(quota, ("owner", holder.owner), whose_quota(quota))

@@ -13,7 +13,7 @@ from nniweb.experiments.models import Quota
 
 def set_quota(quota: Quota, fields: Mapping[str, Any]) -> Quota:
     """Make or change one (``user``, ``group``, ``max_trials``, ``max_gpus``, ``max_experiments``,
-    ``max_checkpoint_gb``). Raises Refused.
+    ``max_checkpoint_gb``, ``max_priority``). Raises Refused.
 
     What runs goes on; a lower limit keeps new trials waiting.
     """
@@ -28,7 +28,8 @@ def set_quota(quota: Quota, fields: Mapping[str, Any]) -> Quota:
                                       for field, said in error.message_dict.items()]) from None
         quota.save()
         audit.record("quota.create" if is_new else "quota.change", quota, of=quota.of_whom, trials=quota.max_trials,
-                     gpus=quota.max_gpus, experiments=quota.max_experiments, checkpoint_gb=quota.max_checkpoint_gb)
+                     gpus=quota.max_gpus, experiments=quota.max_experiments, checkpoint_gb=quota.max_checkpoint_gb,
+                     priority=quota.max_priority)
     return quota
 
 

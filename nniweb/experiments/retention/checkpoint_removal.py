@@ -6,20 +6,27 @@ Whatever moment it is interrupted at, the same call goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef, QuerySet
 
-from nniweb.experiments.checkpoints.chunk_files import chunk_path, manifest_path, remove_all, remove_file
+from nniweb.experiments.checkpoints.chunk_files import (
+    check_storage,
+    chunk_path,
+    is_cheap_to_ask,
+    manifest_path,
+    remove_all,
+    remove_file,
+)
 from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, CheckpointChunkUse, Experiment
 from nniweb.experiments.retention.removal import Pace, remove_rows
 from nniweb.experiments.sql.selected_rows import is_any
 
 #: What was sent and has become no checkpoint that counts is kept for so long: a large one is sent for hours.
 UNUSED_FOR = timedelta(days=1)
-#: Files that one transaction removes at most.
-MOST_FILES = 100
+#: Files that one transaction removes at most, of this machine and of a storage elsewhere.
+MOST_FILES, MOST_ELSEWHERE = 100, 10
 
 
 def remove_old_checkpoints(pace: Pace, is_over: Callable[[], bool]) -> bool:
@@ -39,7 +46,7 @@ def remove_old_checkpoints(pace: Pace, is_over: Callable[[], bool]) -> bool:
 def _remove_one(checkpoint: Checkpoint, pace: Pace, is_over: Callable[[], bool]) -> None:
     experiment = checkpoint.trial.experiment
     its_uses = CheckpointChunkUse.objects.filter(checkpoint=checkpoint)
-    while uses := dict(its_uses.values_list("pk", "chunk")[:MOST_FILES]):
+    while uses := dict(its_uses.values_list("pk", "chunk")[:_files_at_once()]):
         with pace.measured():
             CheckpointChunkUse.objects.filter(pk__in=list(uses)).delete()
             # those that nobody has asked for since it was sent; the others are left to ``remove_unused_chunks``
@@ -58,10 +65,21 @@ def _remove_one(checkpoint: Checkpoint, pace: Pace, is_over: Callable[[], bool])
             still.delete()
 
 
-def _remove_unused(experiment: Experiment, chunks: QuerySet[CheckpointChunk], now: datetime | None) -> int:
+def _files_at_once() -> int:
+    """How many files a transaction may remove. A storage elsewhere is first asked whether it answers, so that no
+    transaction waits for one that does not. Raises StorageFailed.
+    """
+    if is_cheap_to_ask():
+        return MOST_FILES
+    check_storage()
+    return MOST_ELSEWHERE
+
+
+def _remove_unused(experiment: Experiment, chunks: QuerySet[CheckpointChunk], now: datetime | None,
+                   most: int = MOST_FILES) -> int:
     """Those of these chunks that no checkpoint has. Within the caller's transaction."""
     used = CheckpointChunkUse.objects.filter(chunk=OuterRef("pk"))
-    unused = list(chunks.filter(~Exists(used)).values_list("pk", flat=True)[:MOST_FILES])
+    unused = list(chunks.filter(~Exists(used)).values_list("pk", flat=True)[:most])
     # holds the rows: from here on whoever asks for one waits, and those that were asked for meanwhile stay
     chunks.filter(pk__in=unused).update(lost_at=now)
     gone = dict(chunks.filter(~Exists(used), pk__in=unused).values_list("pk", "sha256"))
@@ -79,17 +97,21 @@ def remove_unused(experiment: Experiment, now: datetime, pace: Pace, is_over: Ca
     Checkpoint.objects.filter(trial__experiment=experiment, confirmed_at=None, removed_at=None, created_at__lt=before,
                               stored_at__isnull=False).update(removed_at=now)
     while not is_over():
+        most = _files_at_once()
         with pace.measured():
             count = _remove_unused(experiment, CheckpointChunk.objects.filter(
-                experiment=experiment, wanted_at__lt=before), now)
+                experiment=experiment, wanted_at__lt=before), now, most)
         if not count:
             return True
     return False
 
 
-def let_go_of_checkpoints(trials: Sequence[int], now: datetime) -> int:
-    """Have all checkpoints of these trials removed; how many there are."""
-    return Checkpoint.objects.filter(trial__in=trials, removed_at=None).update(removed_at=now)
+def let_go_of_checkpoints(experiment: Experiment, now: datetime) -> int:
+    """Have all checkpoints of trials removed whose files retention has removed, or found that there are none; how many
+    there are.
+    """
+    return Checkpoint.objects.filter(trial__experiment=experiment, trial__files_removed_at__isnull=False,
+                                     removed_at=None).update(removed_at=now)
 
 
 def remove_checkpoints_of(experiment: Experiment, pace: Pace, is_over: Callable[[], bool]) -> bool:

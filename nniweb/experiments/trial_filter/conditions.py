@@ -220,6 +220,15 @@ def _feasible(comparison: Comparison, _now: datetime) -> Q:
     return Q(feasible=wanted, final_value__isnull=False)
 
 
+def _cluster(comparison: Comparison, now: datetime) -> Q:
+    """Attempts of before there were several clusters have none of their own."""
+    if comparison.operator in ("=", "!=") and values.is_none(comparison.values[0]):
+        any_attempt = of_last_attempt(Q())
+        return ~any_attempt if comparison.operator == "=" else any_attempt
+    return of_last_attempt(_texts("cluster__name")(comparison, now) & Q(cluster__isnull=False)
+                           | _texts("trial__experiment__cluster__name")(comparison, now) & Q(cluster=None))
+
+
 STATUSES = [value for value, _ in TRIAL_STATUSES]
 
 FIELDS = {field.name: field for field in [
@@ -238,6 +247,7 @@ FIELDS = {field.name: field for field in [
     Field("intermediates", "number of intermediate results",
           _numbers("intermediate_count", values.whole_number_for)),
     Field("duration", "seconds, or 10m, 1.5h, 2d; for a running trial, the time so far", _duration),
+    Field("cluster", "name of the cluster of its last attempt", _cluster),
     Field("machine", "name of its machine", _texts("machine_name", of_last_attempt)),
     Field("gpu", "index of a GPU that it used", _gpus),
     Field("exit_code", "of its last attempt", _numbers("exit_code", values.whole_number_for, of_last_attempt)),

@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,32 +13,36 @@ from rest_framework.exceptions import ValidationError
 
 from nniweb.api.experiments.experiment_changes import ExperimentChangeSerializer, changes_of
 from nniweb.client.arguments import EXPERIMENTS_HELP, NEW_LIMITS, add_experiments_arguments
+from nniweb.client.cluster_edits import EDITS, CannotEdit, edited_clusters
 from nniweb.client.records import metric_records, value_of
 from nniweb.client.words import (
     best_trial_lines,
     change_lines,
+    clusters_table,
+    experiment_lines,
     experiments_table,
     front_lines,
+    frozen_line,
     imported_line,
     metrics_table,
-    outcome_words,
-    progress_line,
-    readable_seconds,
     rerun_line,
+    thawed_line,
     trials_table,
 )
+from nniweb.documents.experiment_clusters import clusters_document
 from nniweb.documents.experiments import NOT_IN_LISTS, NewLimitsSerializer, document, summaries
 from nniweb.documents.trial_query import filtered
 from nniweb.documents.trials import TrialSerializer, with_details
-from nniweb.experiments.actions import change_and_undo, intents
+from nniweb.experiments.actions import change_and_undo, freezing, intents
 from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.downloads.export import write_csv, write_json
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch.listed_clusters import clusters_now
 from nniweb.experiments.models import Experiment, Trial, User
 from nniweb.management.asked_here import AskedHere
-from nniweb.management.following import follow, front_documents, progress_document, trial_document
+from nniweb.management.following import follow, front_documents, trial_document
 from nniweb.management.found_experiment import found_experiment
 from nniweb.management.served_before import require_own_database, require_served_before
 from nniweb.storage.own_files import COMMAND, example_config
@@ -91,27 +95,17 @@ class Command(AskedHere):
             self._lines(experiments_table(found))
 
     def _show(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        found = document(experiment)
         if options["as_json"]:
-            self._json(document(experiment))
+            self._json(found)
             return
-        progress = progress_document(experiment)
-        say = self.stdout.write
-        say(f"{experiment.name} ({experiment.public_id}) on {experiment.cluster.name}")
-        say(progress_line(progress))
-        if outcome := outcome_words(progress):
-            say(f"{outcome}.")
-        if progress["message"]:
-            say(f"Why: {progress['message']}")
-        if experiment.target != "RUN":
-            say(f"Wanted: {experiment.target}")
-        say(f"Running for {readable_seconds(progress['progress']['elapsed'])}, at most {experiment.trial_concurrency} "
-            "trials at once")
-        if progress["progress"]["front"] is None:
-            self._lines(best_trial_lines(trial_document(progress["progress"]["best_trial_id"])))
+        self._lines(experiment_lines(found))
+        if found["progress"]["front"] is None:
+            self._lines(best_trial_lines(trial_document(found["progress"]["best_trial_id"])))
         else:
-            self._lines(front_lines(progress, front_documents(experiment)))
+            self._lines(front_lines(found, front_documents(experiment)))
         self._troubles(experiment)
-        say(addresses.experiment_page(experiment.public_id))
+        self.stdout.write(addresses.experiment_page(experiment.public_id))
 
     def _follow(self, experiment: Experiment, options: dict[str, Any]) -> None:
         follow(experiment, self.stdout)
@@ -119,6 +113,24 @@ class Command(AskedHere):
     def _changes(self, experiment: Experiment, options: dict[str, Any]) -> None:
         found = json.loads(json.dumps(ExperimentChangeSerializer(changes_of(experiment), many=True).data))
         self._json(found) if options["as_json"] else self._lines(change_lines(found))
+
+    def _clusters(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        edits = {name: options[name] for name in EDITS if options.get(name)}
+        try:
+            if edits:
+                change_and_undo.change(experiment, {"clusters": edited_clusters(
+                    clusters_now(experiment), experiment.cluster.name, edits)})
+                experiment = Experiment.objects.select_related("cluster").get(pk=experiment.pk)
+        except CannotEdit as cannot:
+            raise CommandError(str(cannot)) from None
+        except Refused as refused:
+            raise CommandError("\n".join(f"{field}: {message}" if field else message
+                                         for field, message in refused.errors)) from None
+        found = clusters_document(experiment, timezone.now())
+        if options["as_json"]:
+            self._json(found)
+        else:
+            self._lines(clusters_table(found) if found else [f"{experiment} runs on {experiment.cluster.name} alone."])
 
     def _undo(self, experiment: Experiment, options: dict[str, Any]) -> None:
         try:
@@ -196,6 +208,24 @@ class Command(AskedHere):
         if not worker_is_alive():
             self.stderr.write(f"No worker is alive, so the command waits. {HOW_TO_START}")
 
+    def _freeze(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        numbers: list[int] = options["numbers"]
+        try:
+            if numbers:
+                freezing.freeze_trials(experiment, _keys_of(experiment, numbers))
+            else:
+                intents.pause(experiment, freeze=True)
+        except Refused as refused:
+            raise CommandError(str(refused)) from None
+        self.stdout.write(frozen_line(str(experiment), numbers))
+
+    def _thaw(self, experiment: Experiment, options: dict[str, Any]) -> None:
+        numbers: list[int] = options["numbers"]
+        keys = _keys_of(experiment, numbers) if numbers else list(
+            Trial.objects.unfinished().filter(experiment=experiment).values_list("pk", flat=True))
+        freezing.thaw_trials(experiment, keys)
+        self.stdout.write(thawed_line(str(experiment), numbers))
+
     def _import(self, experiment: Experiment, file: Path) -> None:
         try:
             count = import_results(experiment, json.loads(file.read_bytes()))
@@ -248,3 +278,12 @@ def _checked(limits: dict[str, Any]) -> dict[str, Any]:
         return dict(form.validated_data)
     raise CommandError("\n".join(f"--{name.replace('_', '-')}: {' '.join(map(str, errors))}"
                                  for name, errors in form.errors.items()))
+
+
+def _keys_of(experiment: Experiment, numbers: Sequence[int]) -> list[int]:
+    """Primary keys of its trials with these numbers. Raises CommandError."""
+    keys = dict(Trial.objects.filter(experiment=experiment, sequence_id__in=numbers).values_list("sequence_id", "pk"))
+    for number in numbers:
+        if number not in keys:
+            raise CommandError(f"{experiment} has no trial {number}.")
+    return list(keys.values())

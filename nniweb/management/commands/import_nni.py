@@ -39,8 +39,8 @@ class Command(AskedHere):
         except UnreadableArchive as error:
             raise CommandError(str(error)) from None
         except ConfigInvalid as invalid:
-            viewing = "" if known else " Without --continue it is imported for viewing only."
-            raise CommandError(f"The experiment cannot be continued as it is.{viewing}\n"
+            viewing = " Without --continue it is imported for viewing only." if go_on and not known else ""
+            raise CommandError(f"The experiment cannot be {'continued' if go_on else 'imported'} as it is.{viewing}\n"
                                + "\n".join(str(error) for error in invalid.errors)) from None
         except Refused as refused:
             raise CommandError("\n".join(f"{f'{field}: ' if field else ''}{message}"

@@ -55,6 +55,3 @@ def _opened(host: str, port: int, supervisor: Supervisor) -> WorkerPort:
         raise CommandError(f"Port {port} on {host} cannot be used: {error.strerror}. Choose another port with "
                            "NNIWEB_WORKER_PORT (NNIWEB_WORKER_HOST for the address). Without NNIWEB_WORKER_PORT the "
                            "worker opens no port.") from None
-    except OverflowError:
-        raise CommandError(f"NNIWEB_WORKER_PORT is {port}, which is not a valid port. Choose a port from 1 to "
-                           "65535.") from None

@@ -20,7 +20,8 @@ class Assessment:
     """Reports may come late, twice and out of order: they are filed by sequence number (from 0), of two for one number
     the last wins, and only what has no gap before it is judged, each new length once, so that the verdict does not
     depend on how reports were bundled. A report without a number repeats the one before it (at the start: the first
-    number that follows). A trial is named once as one to stop; what comes after its end is ignored.
+    number that follows). A trial is named once as one to stop; what comes after its end is ignored. What a trial has
+    of one that it continues (``inherited``) is not judged again.
     """
 
     def __init__(self, assessor: Assessor) -> None:
@@ -29,7 +30,7 @@ class Assessment:
         self._ended: set[str] = set()
 
     def intermediate(self, reports: Iterable[Mapping[str, Any]]) -> list[str]:
-        """File ``{"trial", "sequence", "value"}`` reports; returns the trials to stop now."""
+        """File ``{"trial", "sequence", "value"}`` reports, some with ``inherited``; returns the trials to stop now."""
         return [report["trial"] for report in reports if self._file(report)]
 
     def trial_end(self, trial: str, succeeded: bool) -> None:
@@ -59,6 +60,8 @@ class Assessment:
         curve.reported[sequence] = self._assessor.value_in(report)
         judged = len(curve.complete)
         curve.complete = _without_gaps(curve, sequence)
+        if report.get("inherited"):
+            return False
         for length in range(judged + 1, len(curve.complete) + 1):
             if not curve.is_stopped and self._assessor.should_stop(trial, curve.complete[:length]):
                 curve.is_stopped = True

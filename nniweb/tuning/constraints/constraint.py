@@ -7,6 +7,7 @@ from typing import Any
 
 from nniweb.tuning.constraints.evaluation import ABSENT, UNDEFINED, truth, value_in, violation
 from nniweb.tuning.constraints.language import ExpressionInvalid, Name, Node, nodes_of, parse
+from nniweb.tuning.constraints.ranges import Ranges, may_be_true
 
 #: Of one kind in an experiment.
 MOST_CONSTRAINTS = 50
@@ -37,6 +38,10 @@ class Constraint:
         """Whether a trial may have these parameters: the constraint is true of them, or about what they do not have."""
         outcome = self.outcome(parameters)
         return outcome is True or outcome is ABSENT
+
+    def may_allow(self, ranges: Ranges) -> bool:
+        """Whether it may allow parameters with values in these ranges; False only where it allows none of them."""
+        return may_be_true(self.tree, ranges)
 
     def is_undefined_for(self, parameters: Mapping[str, Any]) -> bool:
         """Whether it cannot be computed for these parameters: a division by zero, a text compared by ``<``."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nniweb.tuning.guidance.mapped_parameters import map_parameters
+from nniweb.tuning.guidance.opening_points import RankedPoints, opening_points
 from nniweb.tuning.guidance.smooth_model import SmoothModel
 from nniweb.tuning.search_space.coordinate_table import CoordinateTable, Table
 from nniweb.tuning.search_space.space import Coordinates, Parameter, Parameters, Path, SearchSpace
@@ -22,18 +23,16 @@ if TYPE_CHECKING:
 FEWEST_COMPARED = 4
 #: Proposals with the best points of theirs, every second one.
 OPENING = 2
-# The largest share of proposals that follow from them.
-_LARGEST_SHARE = 0.75
+#: The largest share of proposals that follow from them.
+LARGEST_SHARE = 0.75
 _SAMPLES = 500
 # As many more for a Gaussian process, whose predictions are worth it.
 _MORE_SAMPLES = 1500
 _MOST_RESULTS = 150
 # Points that are looked at around each of the best earlier ones.
 _NEIGHBOURS = 30
-# Deviations by which a point that little is known of may be better than its mean.
-_CURIOSITY = 1.0
-# Best points are distinct when they are so far apart, on the way through the cube of features.
-_APART = 0.15
+#: Deviations by which a point that little is known of may be better than its mean.
+CURIOSITY = 1.0
 # Standard errors that are taken off the correlation: of few results, a good one is often chance.
 _DOUBT = 1.5
 
@@ -88,7 +87,8 @@ class _EarlierModel:
 
 class _Combined:
     """The mean of what earlier experiments predict, by their weights, and a model of what is different here (as Vizier
-    stacks regressors: Golovin et al., Google Vizier, KDD 2017, section 3.3).
+    stacks regressors: Golovin et al., Google Vizier, KDD 2017, section 3.3). Where none of them has a weight, a model
+    of the results here alone.
     """
 
     def __init__(self, models: Sequence[_EarlierModel], weights: Sequence[float]) -> None:
@@ -101,8 +101,9 @@ class _Combined:
         variance = float(centred @ centred)
         self._slope = max(float(centred @ losses) / variance, 0.0) if variance > 0 else 0.0
         self._level = float(losses.mean()) - self._slope * float(expected.mean())
-        heaviest = self._models[int(np.argmax(self._weights))]
-        self._here.fit(features, losses - self._slope * expected - self._level, like=heaviest.lengths)
+        heaviest = self._models[int(np.argmax(self._weights))] if self._weights.any() else None
+        self._here.fit(features, losses - self._slope * expected - self._level, by_feature=heaviest is None,
+                       like=heaviest.lengths if heaviest is not None else None)
         return float(losses.min())
 
     def predict(self, features: Table) -> tuple[Table, Table]:
@@ -114,6 +115,8 @@ class _Combined:
         self._here.believe(features, means - self._slope * self._expected(features) - self._level)
 
     def _expected(self, features: Table) -> Table:
+        if not self._weights.any():
+            return np.zeros(len(features))
         total: Table = sum(weight * model.predict(features) for model, weight
                            in zip(self._models, self._weights, strict=True) if weight) / self._weights.sum()
         return total
@@ -153,7 +156,7 @@ class EarlierSearch(SurrogateSearch):
 
     def _learn(self) -> None:
         self._models = [_EarlierModel(self.space, self._table, results) for results in self._earlier]
-        self._openings = _openings(self._models)
+        self._openings = opening_points([RankedPoints(one.coordinates, one.features) for one in self._models], OPENING)
         self._known_at = (-1, False)
         #: The joint model of the last proposal, and how many results it is of.
         self._joint: tuple[int, JointModel] | None = None
@@ -164,17 +167,22 @@ class EarlierSearch(SurrogateSearch):
             weight = max((one.weight for one in self.agreements()), default=0.0)
             if self._by_process():
                 return weight > 0
-            return float(np.random.default_rng([self.seed, number, 1]).random()) < _LARGEST_SHARE * weight
+            return float(np.random.default_rng([self.seed, number, 1]).random()) < LARGEST_SHARE * weight
         if number % 2 or number // 2 >= len(self._openings):
             return False
-        # of two or three results the order alone says something: a reversed one ends the opening
-        return self.told < 2 or max(self._correlation(model) for model in self._models) > 0
+        return not self.is_reversed()
 
     def propose(self, number: int) -> Parameters:
         rng = np.random.default_rng([self.seed, number, 2])
         if self.told >= FEWEST_COMPARED and any(one.weight for one in self.agreements()):
             return self.points.first_of(self._rated(rng), rng)
         return self.points.first_of(self._opening(number // 2, rng), rng)
+
+    def is_reversed(self) -> bool:
+        """Whether no earlier experiment has the results so far in their order. Of two or three results the order alone
+        says something: a reversed one ends the opening.
+        """
+        return self.told > 1 and max(self._correlation(model) for model in self._models) <= 0
 
     def agreements(self) -> list[Agreement]:
         """Of each earlier experiment with the results so far."""
@@ -215,9 +223,9 @@ class EarlierSearch(SurrogateSearch):
 
     def _opening(self, place: int, rng: np.random.Generator) -> Iterator[Parameters]:
         for coordinates in self._openings[place:]:
-            yield self._filled(coordinates, rng)
+            yield self.filled(coordinates, rng)
 
-    def _filled(self, coordinates: Coordinates, rng: np.random.Generator) -> Parameters:
+    def filled(self, coordinates: Coordinates, rng: np.random.Generator) -> Parameters:
         """A point with these coordinates; what is missing is random."""
         def pick(path: Path, parameter: Parameter) -> float | int:
             if path in coordinates:
@@ -229,33 +237,15 @@ class EarlierSearch(SurrogateSearch):
 
     def candidates(self, rng: np.random.Generator) -> Table:
         """Those around the best results of this experiment, and around the best earlier ones."""
-        best = self._table.rows(self.space.coordinates(self._filled(one, rng)) for one in self._openings)
+        best = self._table.rows(self.space.coordinates(self.filled(one, rng)) for one in self._openings)
         around = [self._table.near(row, _NEIGHBOURS, rng) for row in best]
         more = self._table.random(_MORE_SAMPLES if self._by_process() else 0, rng)
         return np.vstack([super().candidates(rng), best, *around, more])
 
 
 def _lower_bound(means: Table, deviations: Table, _best: float) -> Table:
-    result: Table = _CURIOSITY * deviations - means
+    result: Table = CURIOSITY * deviations - means
     return result
-
-
-def _openings(models: Sequence[_EarlierModel]) -> list[Coordinates]:
-    """The best distinct points, of each experiment in turn."""
-    found: list[Coordinates] = []
-    taken: list[Table] = []
-    places = [0] * len(models)
-    while len(found) < OPENING and any(place < len(one.coordinates) for place, one in zip(places, models, strict=True)):
-        for index, model in enumerate(models):
-            apart = _APART * math.sqrt(model.features.shape[1])
-            while places[index] < len(model.coordinates):
-                row = model.features[places[index]]
-                places[index] += 1
-                if all(np.linalg.norm(row - other) > apart for other in taken):
-                    taken.append(row)
-                    found.append(model.coordinates[places[index] - 1])
-                    break
-    return found[:OPENING]
 
 
 def kendall(some: Table, others: Table) -> float:

@@ -5,6 +5,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nniweb.tuning.guidance.earlier_objectives import EarlierObjectivesSearch
 from nniweb.tuning.guidance.earlier_search import Agreement, EarlierSearch
 from nniweb.tuning.search_space.given_points import problems_of_point
 from nniweb.tuning.search_space.space import Parameters, SearchSpace
@@ -22,8 +23,8 @@ class GuidedTuner(Tuner):
     proposals those are follows from their numbers and from the results so far alone, as with every tuner.
     """
 
-    def __init__(self, tuner: Tuner, start_points: Sequence[Parameters], earlier: EarlierSearch | None = None, *,
-                 is_list: bool = False) -> None:
+    def __init__(self, tuner: Tuner, start_points: Sequence[Parameters],
+                 earlier: EarlierSearch | EarlierObjectivesSearch | None = None, *, is_list: bool = False) -> None:
         super().__init__(tuner.space, tuner.seed)
         self._earlier = earlier
         self._tuner = tuner
@@ -42,6 +43,9 @@ class GuidedTuner(Tuner):
     def agreements(self) -> list[Agreement]:
         """Of each earlier experiment, in their order."""
         return self._earlier.agreements() if self._earlier is not None else []
+
+    def continues(self, number: int) -> int | None:
+        return self._tuner.continues(number)
 
     def chosen(self) -> dict[str, Any] | None:
         return self._tuner.chosen()

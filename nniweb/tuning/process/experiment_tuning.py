@@ -8,12 +8,14 @@ from typing import Any
 from nniweb.tuning.algorithms import build_assessor, build_tuner, find_tuner, start_from_problem, start_points_problem
 from nniweb.tuning.assessors.assessment import Assessment
 from nniweb.tuning.assessors.assessor import Assessor
+from nniweb.tuning.guidance.earlier_objectives import EarlierObjectivesSearch, EarlierPoint
 from nniweb.tuning.guidance.earlier_search import EarlierResult, EarlierSearch
 from nniweb.tuning.guidance.guided_tuner import GuidedTuner
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import NothingAllowed, SearchSpace
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from nniweb.tuning.tuner_base.advisor import Advisor
+from nniweb.tuning.tuner_base.pareto_front import losses_of
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
 
 Message = Mapping[str, Any]
@@ -27,10 +29,11 @@ class ExperimentTuning:
     """Built from ``{"search_space", "tuner": {"name", "class_args"}, "assessor": the same or None, "optimize_mode",
     "objective_modes" (where there are several), "constraints" (texts, where there are any), "start_points" (parameter
     sets, where there are any), "earlier" (of each earlier experiment its results as [parameters, value], where there
-    are any), "seed", "multi_phase" and "replicates" (where it is so)}``; an algorithm of the user's own has
-    ``class_name`` and ``code_directory`` instead of ``name``. Raises InvalidInput where one of them cannot be used, and
-    whatever a tuner raises; of an assessor as the cause of an AssessorFailed. An advisor of the user's own judges
-    running trials itself: with one, an assessor is not asked, as in NNI.
+    are any; the value is a list where there are several objectives), "seed", "multi_phase" and "replicates" (where it
+    is so)}``; an algorithm of the user's own has ``class_name`` and ``code_directory`` instead of ``name``. Raises
+    InvalidInput where one of them cannot be used, and whatever a tuner raises; of an assessor as the cause of an
+    AssessorFailed. An advisor of the user's own judges running trials itself: with one, an assessor is not asked, as in
+    NNI.
     """
 
     def __init__(self, spec: Message) -> None:
@@ -63,7 +66,8 @@ class ExperimentTuning:
 
     def ask(self, first_number: int, count: int) -> dict[str, Any]:
         """Up to ``count`` proposals; fewer when the tuner needs results first, and ``exhausted`` when there is
-        nothing left. A tuner that chooses among others says which one proposes now (``chosen``).
+        nothing left. A tuner that chooses among others says which one proposes now (``chosen``). ``continues``: for
+        each proposal the number of the one whose trial it goes on with, or None; only where there are any.
 
         A number asked for again gets the same proposal again: an answer that was never used (the experiment was paused
         meanwhile) is not lost, and the tuner does not believe in a trial that never ran.
@@ -76,10 +80,12 @@ class ExperimentTuning:
                     self._proposed[number] = self._tuner.ask(number)
                 parameters.append(self._proposed[number])
         except (NoMoreParameters, NothingAllowed):
-            return {"parameters": parameters, "exhausted": True, **self._told_beside()}
+            return {"parameters": parameters, "exhausted": True, **self._continued(first_number, len(parameters)),
+                    **self._told_beside()}
         except ResultsNeeded:
             pass  # it is asked again after the next end
-        return {"parameters": parameters, "exhausted": False, **self._told_beside()}
+        return {"parameters": parameters, "exhausted": False, **self._continued(first_number, len(parameters)),
+                **self._told_beside()}
 
     def ask_for_trials(self, first_number: int, trials: Sequence[str]) -> dict[str, Any]:
         """One more parameter set for each of these running trials: ``{"given": [{"trial", "parameters"}]}``, numbered
@@ -142,6 +148,10 @@ class ExperimentTuning:
 
     def _read_space(self, raw: object) -> SearchSpace:
         return read_space(raw, is_uninterpreted=self._is_own, constraints=self._constraints)
+
+    def _continued(self, first_number: int, count: int) -> dict[str, Any]:
+        found = [self._tuner.continues(number) for number in range(first_number, first_number + count)]
+        return {"continues": found} if any(number is not None for number in found) else {}
 
     def _told_beside(self) -> dict[str, Any]:
         """What an answer has beside its proposals."""
@@ -222,11 +232,20 @@ def _guided(tuner: Tuner, spec: Message) -> Tuner:
     results = () if start_from_problem(algorithm) else spec.get("earlier", ())
     if not points and not results:
         return tuner
+    return GuidedTuner(tuner, points, _earlier(tuner, spec, results) if results else None,
+                       is_list=algorithm.takes_a_list)
+
+
+def _earlier(tuner: Tuner, spec: Message, results: Sequence[Any]) -> EarlierSearch | EarlierObjectivesSearch:
+    modes = spec.get("objective_modes", ())
+    if len(modes) > 1:
+        return EarlierObjectivesSearch(tuner.space, tuner.seed, modes, [
+            [EarlierPoint(parameters, losses_of(values, modes)) for parameters, values in of_one]
+            for of_one in results])
     sign = -1.0 if spec["optimize_mode"] == "maximize" else 1.0
-    earlier = EarlierSearch(tuner.space, tuner.seed, spec["optimize_mode"], [
+    return EarlierSearch(tuner.space, tuner.seed, spec["optimize_mode"], [
         [EarlierResult(parameters, sign * value) for parameters, value in of_one] for of_one in results],
-        by_process=tuner.is_gaussian_process) if results else None
-    return GuidedTuner(tuner, points, earlier, is_list=algorithm.takes_a_list)
+        by_process=tuner.is_gaussian_process)
 
 
 def _assessor(document: Message, mode: str, seed: int) -> Assessor:

@@ -7,8 +7,9 @@ Started by ``TunerClient`` as ``python -m nniweb.tuning.process.tuner_process``.
 
 Requests are answered one after another, in order. An experiment whose algorithm raised answers every later request with
 the same error until it is opened again; the others are not touched. The process ends when its input does, that is, also
-when its parent dies however suddenly. After ``exit``, which has arrived when everything before it has, it ends as a
-program does that has reached its end: files that an algorithm has left open are written.
+when its parent dies however suddenly; what a person's own algorithm has started ends first. After ``exit``, which has
+arrived when everything before it has, it ends as a program does that has reached its end: files that an algorithm has
+left open are written.
 """
 
 import gc
@@ -18,6 +19,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +29,9 @@ from nniweb.tuning.process import process_log, storable_answer
 from nniweb.tuning.process.experiment_tuning import AssessorFailed, ExperimentTuning
 from nniweb.tuning.process.reply_size import LONGEST_ERROR, LONGEST_TRACEBACK, MOST_REPLY, AnswerTooLong
 from nniweb.tuning.search_space.problem import InvalidInput
+from trialkeeper import machine
+from trialkeeper.child_process import LOOK_INTERVAL, TreeEnding
+from trialkeeper.process_tree import MARK_VARIABLE, ProcessTree
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +51,8 @@ class TunerHost:
 
     def __init__(self) -> None:
         self._experiments: dict[str, ExperimentTuning | Broken] = {}
+        #: Set where an algorithm of a person's own is, or was, in this process: it may have started others.
+        self.has_own_code = threading.Event()
 
     def answer(self, request: Mapping[str, Any]) -> bytes:
         """The reply line to one request. Never raises, whatever an algorithm does or returns."""
@@ -78,6 +85,8 @@ class TunerHost:
         self, experiment_id: str, spec: Mapping[str, Any], history: Iterable[Mapping[str, Any]]
     ) -> dict[str, Any]:
         self._experiments.pop(experiment_id, None)
+        if any((spec.get(part) or {}).get("class_name") for part in ("tuner", "assessor")):
+            self.has_own_code.set()
         experiment = ExperimentTuning(spec)
         result = experiment.restore(history)
         self._experiments[experiment_id] = experiment
@@ -140,12 +149,18 @@ def _take_over_wire() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(incoming, "rb"), os.fdopen(outgoing, "wb")
 
 
-def _read_requests(incoming: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> None:
+def _read_requests(incoming: BinaryIO, requests: "queue.SimpleQueue[bytes]", has_own_code: threading.Event,
+                   tree: ProcessTree) -> None:
     """Thread: keeps the pipe empty, so that the parent never blocks, and ends the process with its input, even while an
-    algorithm is computing: nothing in this process is worth saving.
+    algorithm is computing: nothing in this process is worth saving. ``tree``: what the process has started. The parent
+    ends that, too, unless it was killed. This thread knows no algorithm: at the end of ``main`` their files are closed.
     """
     for line in incoming:
         requests.put(line)
+    if has_own_code.is_set():
+        ending = TreeEnding(tree, 0.0, time.monotonic)
+        while not ending.step():
+            time.sleep(LOOK_INTERVAL)
     os._exit(0)
 
 
@@ -155,8 +170,11 @@ def main() -> None:
     incoming, outgoing = _take_over_wire()
     process_log.write_logs_to_stderr()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read_requests, args=(incoming, requests), name="requests", daemon=True).start()
     host = TunerHost()
+    tree = ProcessTree(os.environ.get(MARK_VARIABLE, ""), os.getpid(), machine.process_start_time(os.getpid()),
+                       own_children=True, reaps_orphans=False)
+    threading.Thread(target=_read_requests, args=(incoming, requests, host.has_own_code, tree), name="requests",
+                     daemon=True).start()
     speaking = None
     while True:
         request = json.loads(requests.get())

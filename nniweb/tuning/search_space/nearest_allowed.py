@@ -13,15 +13,17 @@ from nniweb.tuning.search_space.space import (
     SearchSpace,
 )
 
-# Each halves what is left of the way.
-_STEPS = 12
+# Each halves what is left of the way. A small part of a space may be all that is allowed.
+_STEPS = 40
 
 
-def nearest_allowed(space: SearchSpace, forbidden: Parameters, allowed: Sequence[Parameters]) -> Parameters | None:
+def nearest_allowed(space: SearchSpace, forbidden: Parameters, allowed: Sequence[Parameters], part: float = 1.0
+                    ) -> Parameters | None:
     """On the straight line from ``forbidden`` to the nearest of the ``allowed`` points the first point that the
     constraints allow, as far as halving finds it. None where that is the allowed point itself, or there is none.
 
-    Numbers move by their coordinates; choices take the value of the allowed point at once.
+    Numbers move by their coordinates; choices take the value of the allowed point at once. ``part``: how much of the
+    way from the allowed point to the one that was found is gone, where that ends at a point that is allowed.
     """
     wanted = space.coordinates(forbidden)
     goals = [goal for point in allowed if space.contains(point) for goal in [space.coordinates(point)]]
@@ -36,6 +38,8 @@ def nearest_allowed(space: SearchSpace, forbidden: Parameters, allowed: Sequence
             low, found = middle, point
         else:
             high = middle
+    if found is not None and part < 1.0 and space.allows(inside := _between(space, goal, wanted, part * low)):
+        return inside
     return found
 
 

@@ -248,7 +248,7 @@ class SearchSpace:
         equally probable. Where MOST_DRAWS draws have none, always the same point. Raises NothingAllowed.
         """
         point = next(self.drawn(rng, MOST_DRAWS if self.constraints else 1), None)
-        return copy.deepcopy(self._last_resort) if point is None else point
+        return self.an_allowed_point() if point is None else point
 
     def drawn(self, rng: "np.random.Generator", most: int) -> Iterator[Parameters]:
         """Those of ``most`` random points that the constraints allow."""
@@ -265,6 +265,10 @@ class SearchSpace:
     def allows(self, parameters: Mapping[str, Any]) -> bool:
         """Whether the constraints allow these parameters, which need not be a point of the space."""
         return not self.constraints or first_broken(self.constraints, parameters) is None
+
+    def an_allowed_point(self) -> Parameters:
+        """Always the same point, looked for once in the life of a space. Raises NothingAllowed."""
+        return copy.deepcopy(self._last_resort)
 
     @cached_property
     def _last_resort(self) -> Parameters:

@@ -54,6 +54,8 @@ class LearningTuner(RememberingTuner):
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self.records: list[TrialRecord] = []
         self.told = 0
+        #: The place of the record that got a result last; -1 before the first.
+        self.newest_told = -1
         #: Results that violate constraints on outcomes; the least and the greatest loss of the others.
         self._infeasible: list[TrialRecord] = []
         self._feasible: tuple[float, float] | None = None
@@ -79,6 +81,7 @@ class LearningTuner(RememberingTuner):
         if record.loss is None and value is not None and math.isfinite(value):
             record.violation = violation
             self.told += 1
+            self.newest_told = place
             self._put_feasible_first(place, self._sign * value)
 
     def _put_feasible_first(self, place: int, loss: float) -> None:

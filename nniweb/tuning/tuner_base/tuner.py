@@ -74,6 +74,12 @@ class Tuner(ABC):
         takes every result that violates them for worse than all that do not.
         """
 
+    def continues(self, number: int) -> int | None:
+        """Of a proposal that was asked for: the number of the earlier one whose trial it goes on with, so that a trial
+        which saved a checkpoint is not begun anew; None where it goes on with none.
+        """
+        return None
+
     def chosen(self) -> dict[str, Any] | None:
         """Of a tuner that chooses among others the one that proposes now and why, as ``{"tuner": its name, "reason":
         {"code", ...}}``; None of all others.
@@ -94,8 +100,8 @@ class Tuner(ABC):
 
     def note_ask_event(self, event: Mapping[str, Any]) -> None:
         """The same as ``note_asked``, from an event as it is recorded: with ``trial`` (its id) where a running trial
-        asked for it. The first event of a question has ``asked``: for how many proposals an algorithm of the user's own
-        was asked then.
+        asked for it, with ``continues`` where it goes on with an earlier one. The first event of a question has
+        ``asked``: for how many proposals an algorithm of the user's own was asked then.
         """
         self.note_asked(event["number"], event["parameters"])
 

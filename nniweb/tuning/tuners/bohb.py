@@ -32,8 +32,8 @@ class Bohb(Hyperband):
                 return point
         return self.space.sample(rng)
 
-    def note_asked(self, number: int, parameters: Parameters) -> None:
-        super().note_asked(number, parameters)
+    def _place(self, number: int, parameters: Parameters, parent: int | None = None) -> None:
+        super()._place(number, parameters, parent)
         self._budget_of[number] = parameters[BUDGET_KEY]
         self._model(parameters[BUDGET_KEY]).note_asked(number, parameters)
 

@@ -1,11 +1,14 @@
 """NNI's Hyperband: many configurations with a small budget, the best of them again with a larger one, and so on.
 
-A trial learns its budget from the parameter TRIAL_BUDGET; what it means (epochs, minutes) is the trial's affair.
+A trial learns its budget from the parameter TRIAL_BUDGET; what it means (epochs, minutes) is the trial's affair. A
+configuration that goes on is a new trial that continues the one before: where that saved a checkpoint, it trains only
+what its budget is larger by.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nniweb.tuning.class_args import HyperbandArgs
 from nniweb.tuning.search_space.space import Parameters, SearchSpace, point_key
@@ -24,10 +27,13 @@ class Rung:
 
 @dataclass
 class _Entry:
-    """One trial: a configuration with one budget. ``number`` None: not proposed yet."""
+    """One trial: a configuration with one budget. ``number`` None: not proposed yet. ``parent``: the number of the
+    trial that had the same configuration in the rung before.
+    """
 
     configuration: Parameters
     number: int | None = None
+    parent: int | None = None
     has_ended: bool = False
     loss: float | None = None
     #: How far the result is from satisfying the constraints on outcomes.
@@ -59,7 +65,7 @@ class _Bracket:
             results = [entry for entry in newest if entry.loss is not None]
             results.sort(key=lambda entry: (entry.violation, entry.loss or 0.0))
             room = self.rungs[len(self.entries)].configurations
-            self.entries.append([_Entry(entry.configuration) for entry in results[:room]])
+            self.entries.append([_Entry(entry.configuration, parent=entry.number) for entry in results[:room]])
 
 
 def brackets(largest: int, smallest: float, eta: int) -> list[list[Rung]]:
@@ -102,14 +108,25 @@ class Hyperband(Tuner):
         return self.space.sample(self.rng(number))
 
     def note_asked(self, number: int, parameters: Parameters) -> None:
+        self._place(number, parameters)
+
+    def note_ask_event(self, event: Mapping[str, Any]) -> None:
+        self._place(event["number"], event["parameters"], event.get("continues"))
+
+    def continues(self, number: int) -> int | None:
+        entry = self._by_number.get(number)
+        return None if entry is None else entry.parent
+
+    def _place(self, number: int, parameters: Parameters, parent: int | None = None) -> None:
         """Finds the trial's place by what it was given: a promoted configuration, else a new one. So it is the same
-        place when a recorded history has results a little earlier than they came.
+        place when a recorded history has results a little earlier than they came. Two trials may have the same
+        configuration: then ``parent``, where the history has it, says which of them goes on.
         """
         budget = parameters.get(BUDGET_KEY)
         configuration = {name: value for name, value in parameters.items() if name != BUDGET_KEY}
         key = point_key(configuration)
         for entry, rung in self._promoted():
-            if rung.budget == budget and point_key(entry.configuration) == key:
+            if rung.budget == budget and point_key(entry.configuration) == key and parent in (None, entry.parent):
                 break
         else:
             bracket = self._filling(even_if_serial=True)

@@ -1,34 +1,40 @@
 """NNI's PBTTuner: a population trains in generations; the worst take over what the best have learnt, slightly changed.
 
 A trial loads the model in ``load_checkpoint_dir`` (where there is one), trains for a while, and saves to
-``save_checkpoint_dir``. The folders are on storage that all trials share.
+``save_checkpoint_dir``. The folders are on storage that all trials share; or keepers carry what is in them from trial
+to trial, which then find folders of their own there.
 """
 
 import math
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from nniweb.tuning.checkpoint_parameters import LOAD_KEY, SAVE_KEY
 from nniweb.tuning.class_args import PbtArgs
 from nniweb.tuning.search_space.nearest_allowed import nearest_allowed
-from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import NestedChoice, Numeric, Parameter, Parameters, Path, RandInt, SearchSpace
 from nniweb.tuning.tuner_base.tuner import ResultsNeeded, Tuner
 
-LOAD_KEY = "load_checkpoint_dir"
-SAVE_KEY = "save_checkpoint_dir"
+#: What the folders are below where keepers carry their content: names only, which no trial is given.
+CARRIED = "checkpoints"
 # Changes that are looked at for one that the constraints allow.
 _LOOKS = 20
 
 
 @dataclass
 class _Member:
-    """One place of the population in the present generation."""
+    """One place of the population in the present generation. ``parent``: the number of the trial that saved what it
+    loads, None where nothing was saved yet.
+    """
 
     configuration: Parameters
     load_folder: str
+    parent: int | None = None
     number: int | None = None
     has_ended: bool = False
     loss: float | None = None
@@ -68,6 +74,15 @@ class PopulationTraining(Tuner):
                 }
         raise ResultsNeeded("the next generation depends on the results of this one")
 
+    def note_ask_event(self, event: Mapping[str, Any]) -> None:
+        self.note_asked(event["number"], event["parameters"])
+        if (parent := event.get("continues")) is not None:
+            self._by_number[event["number"]].parent = parent
+
+    def continues(self, number: int) -> int | None:
+        member = self._by_number.get(number)
+        return None if member is None else member.parent
+
     def note_asked(self, number: int, parameters: Parameters) -> None:
         place = int(re.findall(r"\d+", parameters[SAVE_KEY])[-1])
         member = self._members[place]
@@ -93,7 +108,8 @@ class PopulationTraining(Tuner):
         rng = self._rng_of_generation()
         results = [place for place, member in enumerate(self._members) if member.loss is not None]
         if not results:  # nobody to learn from
-            self._members = [_Member(self.space.sample(rng), member.load_folder) for member in self._members]
+            self._members = [_Member(self.space.sample(rng), member.load_folder, member.parent)
+                             for member in self._members]
             return
         places = list(range(len(self._members)))
         places.sort(key=lambda place: self._members[place].rank)
@@ -106,9 +122,9 @@ class PopulationTraining(Tuner):
             if place in worst:
                 model = models[int(rng.integers(len(models)))]
                 changed = self._allowed_change(self._members[model].configuration, rng)
-                following.append(_Member(changed, self._path(self._generation, model)))
+                following.append(_Member(changed, self._path(self._generation, model), self._members[model].number))
             else:
-                following.append(_Member(member.configuration, self._path(self._generation, place)))
+                following.append(_Member(member.configuration, self._path(self._generation, place), member.number))
         self._members = following
 
     def _allowed_change(self, configuration: Parameters, rng: np.random.Generator) -> Parameters:
@@ -148,7 +164,4 @@ class PopulationTraining(Tuner):
 
 
 def build(space: SearchSpace, seed: int, optimize_mode: str, args: PbtArgs) -> PopulationTraining:
-    folder = args.all_checkpoint_dir
-    if not folder:
-        raise InvalidInput([Problem("classArgs.all_checkpoint_dir", "is required here: the folder for checkpoints")])
-    return PopulationTraining(space, seed, optimize_mode, args, folder)
+    return PopulationTraining(space, seed, optimize_mode, args, args.all_checkpoint_dir or CARRIED)

@@ -6,14 +6,15 @@ was before: the quotas, and, only where something is limited, what is under way 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Count, Q
 
-from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial
+from nniweb.experiments.models import Cluster, Experiment, Quota, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
-from nniweb.experiments.quotas.quota_limits import Holder, Limits
+from nniweb.experiments.quotas.quota_limits import COLUMNS, Holder, Limits
 from nniweb.experiments.quotas.starting_trials import Room, holders_under_way, room_for
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -33,13 +34,15 @@ class FairShares:
     pending: dict[int, tuple[Holder, int]] = field(default_factory=dict)
 
     @classmethod
-    def of_round(cls, cluster: Cluster) -> FairShares:
-        """As it is now."""
+    def of_round(cls, cluster: Cluster, staying_away: Collection[int] = ()) -> FairShares:
+        """As it is now. ``staying_away``: experiments (primary keys) whose trials that were frozen for others do not go
+        on yet, whatever room there is.
+        """
         limits = Limits.now(cluster)
         if not limits:
             return cls(limits)
         under_way = holders_under_way()
-        return cls(limits, under_way, _pending(cluster.pk, under_way))
+        return cls(limits, under_way, _pending(cluster.pk, under_way, staying_away))
 
     def room(self, experiment: Experiment, wanted: int) -> Room:
         """How many of ``wanted`` trials of this experiment may start now, and why not all."""
@@ -69,19 +72,46 @@ def room_now(experiment: Experiment, wanted: int) -> Room:
     return room_for(under_way.get(experiment.pk) or holder, wanted, limits, under_way)
 
 
-def _pending(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:
-    never_given = ~Exists(Attempt.objects.filter(trial=OuterRef("pk")))
+def room_on_cluster(cluster: Cluster, experiment: Experiment) -> int:
+    """How many trials more of an experiment with several clusters may be on this one, which has a limit: those of other
+    experiments that wait for it count as in ``FairShares.room``.
+    """
+    limits = Limits((), cluster)
+    under_way = holders_under_way()
+    holder = (under_way.get(experiment.pk) or Holder.of(experiment)).at(cluster.pk)
+    return room_for(holder, cluster.max_trials or 0, limits, under_way, _pending(cluster.pk, under_way, ())).count
+
+
+def _pending(cluster_pk: int, under_way: dict[int, Holder], staying_away: Collection[int]
+             ) -> dict[int, tuple[Holder, int]]:
     has_code = Q(experiment__code_git__isnull=True) | Q(experiment__code__isnull=False)
-    rows = Trial.objects.filter(
-        never_given, has_code, experiment__cluster=cluster_pk, experiment__status__in=STARTING,
-        experiment__target=ExperimentTarget.RUN, experiment__deleted_at=None, status=TrialJobStatus.WAITING.value,
-        target=TrialTarget.RUN).values_list(
-            "experiment", "experiment__owner", "experiment__group", "experiment__cluster",
-            "experiment__gpus_of_a_trial", "experiment__trial_concurrency", "experiment__status").annotate(
-                number=Count("pk")).order_by()
-    found = {}
-    for pk, owner, group, cluster, gpus, concurrency, status, waiting in rows:
-        holder = under_way.get(pk) or Holder(pk, owner, group, cluster, gpus)
+    rows = Trial.objects.without_attempt().filter(
+        has_code, ~Q(experiment__in=staying_away, target=TrialTarget.PREEMPTED), experiment__cluster=cluster_pk,
+        experiment__status__in=STARTING, experiment__target=ExperimentTarget.RUN, experiment__deleted_at=None,
+        status=TrialJobStatus.WAITING.value, target__in=[TrialTarget.RUN, TrialTarget.PREEMPTED]).values_list(
+            *(f"experiment__{column}" for column in COLUMNS), "experiment__trial_concurrency",
+            "experiment__status").annotate(number=Count("pk")).order_by()
+    found = _with_claims(cluster_pk, under_way)
+    for *whose, concurrency, status, waiting in rows:
+        holder = under_way.get(whose[0]) or Holder.of_columns(whose)
         free = max(0, concurrency - holder.under_way)
-        found[pk] = (holder, free if status == ExperimentStatus.RUNNING else min(free, waiting))
+        found[holder.pk] = (holder, free if status == ExperimentStatus.RUNNING else min(free, waiting))
+    return found
+
+
+def _with_claims(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:
+    """Searching experiments of more than the lowest priority, with all that they may still start.
+
+    That an urgent one has no trial waiting at the moment, because its tuner is being asked, gives its place to nobody.
+    """
+    rows = list(Experiment.objects.filter(
+        cluster=cluster_pk, status=ExperimentStatus.RUNNING, target=ExperimentTarget.RUN, deleted_at=None).values_list(
+            *COLUMNS, "trial_concurrency", "max_trial_number", "next_sequence_id"))
+    lowest = min((row[5] for row in rows), default=0)
+    found = {}
+    for *whose, concurrency, most, made in rows:
+        holder = under_way.get(whose[0]) or Holder.of_columns(whose)
+        if holder.priority > lowest:
+            left = concurrency if most is None else max(0, most - made)
+            found[holder.pk] = (holder, min(left, max(0, concurrency - holder.under_way)))
     return found

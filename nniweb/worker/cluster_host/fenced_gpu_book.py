@@ -1,10 +1,12 @@
 """Bookings of GPUs that only the holder of a cluster's lease can write."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.sql.idle_connections import give_connection_back
+from trainingservice.gpus.gpu_slots import GpuBooking
 
 
 class FencedGpuBook:
@@ -24,9 +26,12 @@ class FencedGpuBook:
             give_connection_back()
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int) -> bool:
+        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu)])
+
+    def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
         try:
             with self._lease.transaction():
-                return self._book.book(machine_identity, job_name, gpu_indices, max_jobs_per_gpu)
+                return self._book.book_nodes(job_name, nodes)
         except LeaseLost:
             return False
         finally:

@@ -13,7 +13,7 @@ def submit_unseen_again(cluster_pk: int) -> None:
     It may be nowhere now: it is submitted again, which is harmless where it did arrive and brings a token where it
     did not. Called inside the lease's transaction.
     """
-    Attempt.objects.filter(trial__experiment__cluster=cluster_pk, trial__status=TrialJobStatus.WAITING.value,
+    Attempt.objects.under_way().filter(cluster=cluster_pk, trial__status=TrialJobStatus.WAITING.value,
                            stage=Attempt.Stage.SUBMITTED, journal_id="", started_at=None, observed_end__isnull=True,
                            ).update(stage=Attempt.Stage.SUBMITTING)
 
@@ -21,8 +21,8 @@ def submit_unseen_again(cluster_pk: int) -> None:
 def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
     """All unfinished attempts of a cluster. Their keepers have their tokens; the forms here hold none."""
     platform = load_platform(Cluster.objects.get(pk=cluster_pk).platform)
-    attempts = list(Attempt.objects.filter(trial__experiment__cluster=cluster_pk).exclude(
-        stage=Attempt.Stage.ENDED).select_related("trial__experiment__code"))
+    attempts = list(Attempt.objects.under_way().filter(cluster=cluster_pk).select_related(
+        "trial__experiment__code"))
     parameters = first_parameters([attempt.trial_id for attempt in attempts])
     jobs = []
     for attempt in attempts:

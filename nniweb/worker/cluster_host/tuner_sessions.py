@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -63,6 +63,18 @@ class _Opened:
     has_taken_history: bool = False
     #: Results that it was told and has not taken yet.
     untaken: int = 0
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """What a tuner answered: parameter sets; whether there are no more; how earlier experiments agree with this one;
+    and for each set the number of the proposal whose trial it goes on with, or None.
+    """
+
+    parameters: list[dict[str, Any]]
+    exhausted: bool
+    agreements: Sequence[Mapping[str, Any]]
+    continues: Sequence[int | None]
 
 
 class TunerSessions:
@@ -165,9 +177,9 @@ class TunerSessions:
         return experiment.pk in self._opened
 
     def ask(self, experiment: Experiment, first_number: int, count: int,
-            done: Callable[[list[dict[str, Any]], bool, list[dict[str, Any]]], None]) -> None:
-        """Ask for parameter sets; ``done`` gets them, whether there are no more, and how earlier experiments agree with
-        this one. Where the experiment is waiting for some already, their coming brings a round."""
+            done: Callable[[Proposals], None]) -> None:
+        """Ask for parameter sets, which ``done`` gets. Where the experiment is waiting for some already, their coming
+        brings a round."""
         if not self.ready(experiment):
             return
         state = self._opened[experiment.pk]
@@ -176,8 +188,9 @@ class TunerSessions:
             return
         state.wants_more = False
         self._when_done(experiment, state, self._client.ask(state.public_id, first_number, count), self._asking(
-            experiment, state, lambda answer: done(answer["parameters"], answer["exhausted"],
-                                                  answer.get("agreements", []))))
+            experiment, state, lambda answer: done(Proposals(
+                answer["parameters"], answer["exhausted"], answer.get("agreements", ()),
+                answer.get("continues") or [None] * len(answer["parameters"])))))
 
     def ask_for_trials(self, experiment: Experiment, first_number: int, trials: Sequence[str],
                        done: Callable[[list[dict[str, Any]]], None]) -> None:

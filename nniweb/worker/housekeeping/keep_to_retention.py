@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from nniweb.experiments.checkpoints.continued_trials import may_continue_trials
 from nniweb.experiments.ingest.one_report import TOKEN_GRACE
 from nniweb.experiments.launch.checkpoint_folders import has_checkpoints, remove_checkpoints
 from nniweb.experiments.models import Attempt, CodeArchive, Experiment, ExperimentEvent, Trial
@@ -42,6 +43,8 @@ class Retention:
                 if not is_done:
                     return False
                 self._say(experiment, kind, kept, now)
+        if days["files"] is not None and not may_continue_trials(experiment):
+            let_go_of_checkpoints(experiment, now)
         if not remove_unused(experiment, now, self._pace, is_over):
             return False
         if days["files"] is not None or experiment.checkpoints_removed_at is not None:
@@ -64,8 +67,6 @@ class Retention:
                 return True
             if is_over():
                 return False
-            if kind == "files":
-                let_go_of_checkpoints(trials, now)
             removed = remove_of_trials(kind, trials, now, self._pace, is_over)
             key = (experiment.pk, kind)
             self._so_far[key] = self._so_far.get(key, Removed()) + removed

@@ -17,6 +17,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from nniweb.experiments.checkpoints.chunk_files import StorageFailed
 from nniweb.experiments.models import Cluster, DiskUsage, Experiment, FolderUsage
 from nniweb.experiments.retention.checkpoint_removal import remove_old_checkpoints
 from nniweb.experiments.retention.disk_usage import DATABASE, measure, measure_data_folder
@@ -93,9 +94,16 @@ class Upkeep:
                                           ).update(look_after_at=now)
 
     def remove_old_checkpoints(self) -> bool:
-        """At once, and not an hour later: trials may save a gigabyte each minute. Whether there were any."""
+        """At once, and not an hour later: trials may save a gigabyte each minute. Whether there were any.
+
+        While their storage does not answer they stay, and the rest of the upkeep goes on.
+        """
         deadline = self._monotonic() + TURN_SECONDS
-        return remove_old_checkpoints(self.pace, lambda: self._stopping.is_set() or self._monotonic() >= deadline)
+        try:
+            return remove_old_checkpoints(self.pace, lambda: self._stopping.is_set() or self._monotonic() >= deadline)
+        except StorageFailed as error:
+            logger.warning("old checkpoints are removed later: %s", error)
+            return False
 
     def look(self) -> bool:
         """Work on one experiment that is due; False where none is."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
+from nniweb.experiments.clusters.machine_loads import REFRESH_SECONDS
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
 from nniweb.experiments.models import Cluster, Experiment, Machine
 from nniweb.experiments.pubsub import doorbell
@@ -11,12 +13,15 @@ from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from trainingservice.base import MachineDetail
 from trainingservice.every_machine import every_machine, some_machines
+from trainingservice.machine_load import MachineLoad
 from trainingservice.reasons import Reason, arguments_of, code_of
 
 logger = ExperimentLogger(__name__)
 
 #: Seconds between two looks.
 LOOK_SECONDS = 2.0
+#: Seconds, at least, between two times that loads are written down.
+LOAD_SECONDS = 10.0
 #: Codes of machines that do not mend themselves.
 NEED_A_PERSON = frozenset({"log_in_refused", "host_key_refused", "machine_unusable", "not_permitted"})
 
@@ -59,7 +64,8 @@ def show(work: ClusterWork) -> None:
         _log(work, health, message)
         work.shown_health = (health, message)
     if work.service is not None:
-        _show_machines(work, machines)
+        _show_machines(work, [replace(machine, load=None) for machine in machines])
+        _show_loads(work, machines)
 
 
 def show_hanging(work: ClusterWork) -> None:
@@ -95,6 +101,33 @@ def _show_machines(work: ClusterWork, machines: list[MachineDetail]) -> None:
                                                                    ).delete()
         _ring(work)
     work.shown_machines = machines
+
+
+def _show_loads(work: ClusterWork, machines: list[MachineDetail]) -> None:
+    """Loads change all the time, so they are written less often, and only the pages of clusters look again."""
+    now = work.monotonic()
+    if now < work.next_load:
+        return
+    shows_all = now >= work.next_load_of_all
+    changed = [machine for machine in machines if _is_news(machine.load, work.shown_loads.get(machine.name), shows_all)]
+    if not changed:
+        return
+    with work.lease.transaction():
+        for machine in changed:
+            Machine.objects.filter(cluster_id=work.cluster_pk, name=machine.name).update(
+                load=None if machine.load is None else machine.load.document(), seen_at=work.now())
+    work.next_load = now + LOAD_SECONDS
+    if shows_all:
+        work.next_load_of_all = now + REFRESH_SECONDS
+    names = {machine.name for machine in machines}
+    work.shown_loads = {name: load for name, load in work.shown_loads.items() if name in names} | {
+        machine.name: machine.load for machine in changed}
+
+
+def _is_news(load: MachineLoad | None, shown: MachineLoad | None, shows_all: bool) -> bool:
+    if load is None:
+        return shown is not None
+    return shows_all or not load.is_like(shown)
 
 
 def _log(work: ClusterWork, health: Cluster.Health, message: str) -> None:

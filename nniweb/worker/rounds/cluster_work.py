@@ -15,6 +15,7 @@ from nniweb.worker.cluster_host.metric_inbox import MetricInbox
 from nniweb.worker.cluster_host.service_host import ServiceHost
 from nniweb.worker.cluster_host.tuner_sessions import TunerSessions
 from trainingservice.base import TrainingService
+from trainingservice.machine_load import MachineLoad
 from trainingservice.trial_job import TrialJobDetail
 
 
@@ -38,6 +39,20 @@ class HandedOver:
     index: int
     #: Monotonic time at which it is told again, because it could not take it.
     again_at: float = float("inf")
+
+
+@dataclass
+class Precedence:
+    """Of one cluster whose experiments differ in priority. Times are monotonic seconds."""
+
+    #: The highest priority of trials that wait on the platform because it has no room; None where none does.
+    waits: int | None = None
+    #: Experiment (primary key) -> trials of lower priority that are being frozen for it.
+    made_room: dict[int, int] = field(default_factory=dict)
+    #: Waiting trial (primary key) -> when others may be frozen for it again.
+    again_at: dict[int, float] = field(default_factory=dict)
+    #: Experiment (primary key) -> when its trials that were frozen for others are tried again, and after how long.
+    back_at: dict[int, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,6 +84,16 @@ class ClusterWork:
     removing_jobs: int | None = None
     #: Job names the service was told to stop.
     stops_sent: set[str] = field(default_factory=set)
+    #: Attempts (primary keys) whose keepers were told to freeze -> when they are told again (monotonic seconds).
+    freezes_due: dict[int, float] = field(default_factory=dict)
+    #: Cluster (primary key) -> since when it cannot be used, of those of experiments with several (monotonic seconds).
+    unusable_since: dict[int, float] = field(default_factory=dict)
+    #: Experiment with several clusters (primary key) -> when it is looked for trials that should leave their cluster.
+    next_leaving: dict[int, float] = field(default_factory=dict)
+    #: Home cluster (primary key) of experiments with trials here -> since when nobody drives it (monotonic seconds).
+    homeless_since: dict[int, float] = field(default_factory=dict)
+    #: What is known of who gives way to whom.
+    precedence: Precedence = field(default_factory=Precedence)
     #: Attempts about whose jobs the platform is being asked because somebody wanted it (primary keys).
     refreshing: set[int] = field(default_factory=set)
     #: Experiment -> attempt (primary keys) -> the parameter set that was handed to the service and is not held yet.
@@ -90,8 +115,13 @@ class ClusterWork:
     next_look_for_unheard: float = 0.0
     next_health_look: float = 0.0
     next_look_for_exits: float = 0.0
+    next_look_for_homes: float = 0.0
     shown_health: tuple[str, str] | None = None
     shown_machines: object = None
+    shown_loads: dict[str, MachineLoad | None] = field(default_factory=dict)
+    #: Monotonic times from which loads are written down again: those that changed, and all.
+    next_load: float = 0.0
+    next_load_of_all: float = 0.0
 
     @property
     def service(self) -> TrainingService | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Max
 
+from nniweb.experiments.checkpoints.continued_trials import trials_of_proposals
 from nniweb.experiments.earlier.start_from import note_agreements
 from nniweb.experiments.launch.job_forms import first_parameters
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
@@ -18,6 +19,7 @@ from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_exper
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -32,12 +34,15 @@ from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.tuning.constraints.constraint import Constraint, first_broken, read_constraints
 from nniweb.worker.cluster_host.fair_share import STARTING, FairShares, room_now
 from nniweb.worker.cluster_host.log_words import trials_in_words
+from nniweb.worker.cluster_host.tuner_sessions import Proposals
 from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.placing.placed_trials import Starts, leave_clusters, room_on_clusters, starts
+from nniweb.worker.rounds.preemption import staying_away, thaw_preempted
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.telling.teach_tuner import CHUNK as TOLD_AT_ONCE
 from nniweb.worker.rounds.trials_missing import or_no_trial, why_no_answer
 from nniweb.worker.rounds.work_counts import WorkCounts
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job_status import TrialJobStatus
 
 logger = ExperimentLogger(__name__)
@@ -50,7 +55,7 @@ MOST_AT_ONCE = 50
 
 def fill_slots(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
     """Start as many trials as free slots, limits and quotas allow; say why where none starts."""
-    if work.service is None:
+    if work.service is None and not experiment.several_clusters:
         _say_why_nothing_starts(work, experiment)
         return
     if experiment.status == ExperimentStatus.INITIALIZED and experiment.target == ExperimentTarget.RUN:
@@ -60,11 +65,20 @@ def fill_slots(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> 
         why_nothing_comes = why_no_answer(work, experiment)
         if experiment.message != why_nothing_comes:
             _set_message(work, experiment, why_nothing_comes)  # "": the platform is back, or the tuner has answered
-    starts = experiment.target == ExperimentTarget.RUN and experiment.status in STARTING
-    if starts:
+    starts_trials = experiment.target == ExperimentTarget.RUN and experiment.status in STARTING
+    if starts_trials:
+        if experiment.several_clusters and found.under_way:
+            leave_clusters(work, experiment)
         _start_what_may(work, experiment, found)
     if found.submitting > list(work.submitting.values()).count(experiment.pk):
-        submit_again(work, experiment, starts)
+        submit_again(work, experiment, starts_trials)
+
+
+def submit_placed(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
+    """Hand over what the experiment's home has placed on this cluster."""
+    if found.submitting > list(work.submitting.values()).count(experiment.pk):
+        submit_again(work, experiment,
+                     experiment.target == ExperimentTarget.RUN and experiment.status in STARTING)
 
 
 def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> None:
@@ -72,9 +86,17 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
     if free <= 0:
         return
     if work.shares is None:
-        work.shares = FairShares.of_round(experiment.cluster)
-    room = work.shares.room(experiment, free)
-    started = _start_waiting(work, experiment, min(room.count, MOST_AT_ONCE)) if found.waiting else 0
+        work.shares = FairShares.of_round(experiment.cluster, staying_away(work))
+    room = room_on_clusters(work, experiment, work.shares.room(experiment, free))
+    if found.preempted:  # they go on before anything new is started
+        _note_started(work, experiment, thaw_preempted(work, experiment, min(room.count, found.preempted)))
+        return
+    waits = work.precedence.waits
+    if waits is not None and waits > experiment.priority:
+        room = Room(0, Reason("gives_way", priority=waits))
+    if room.reason and (count := work.precedence.made_room.get(experiment.pk)):
+        room = Room(room.count, Reason("preempting", count=count, said=str(room.reason), **because_of(room.reason)))
+    started = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment))) if found.waiting else 0
     more = room.count - started
     if room.reason:
         # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
@@ -84,6 +106,11 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         more -= _start_replicates(work, experiment, more)
     if experiment.status == ExperimentStatus.RUNNING and more > 0:
         _ask(work, experiment, more)
+
+
+def _most_at_once(experiment: Experiment) -> int:
+    """So many for each of its clusters: each of their workers then hands over as many at once as one with a cluster."""
+    return MOST_AT_ONCE * max(1, sum(row.takes_trials for row in rows_by_cluster(experiment).values()))
 
 
 def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: str) -> bool:
@@ -98,8 +125,7 @@ def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: s
 
 
 def _waiting(experiment: Experiment) -> Any:
-    return Trial.objects.unfinished().filter(
-        ~Exists(Attempt.objects.filter(trial=OuterRef("pk"))), experiment=experiment, target=TrialTarget.RUN)
+    return Trial.objects.unfinished().without_attempt().filter(experiment=experiment, target=TrialTarget.RUN)
 
 
 def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
@@ -110,9 +136,13 @@ def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
     if trials:
         with work.lease.transaction():
             revision = next_revision(experiment.pk, needs_round=False)
-            trials = trials[:room_now(experiment, len(trials)).count]
+            _read_again(experiment)
+            if experiment.status not in STARTING or experiment.target != ExperimentTarget.RUN:
+                return 0  # it was paused meanwhile, and its running trials may be frozen
+            starting = starts(work, experiment, room_now(experiment, len(trials)), trials)
+            trials = trials[:starting.count]
             Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
-            attempts = _make_attempts(work, trials)
+            attempts = _make_attempts(work, trials, _next_numbers(trials), starting)
         _note_started(work, experiment, len(trials))
     if trials:
         logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
@@ -127,8 +157,15 @@ def _note_started(work: ClusterWork, experiment: Experiment, number: int) -> Non
         work.shares.started(experiment, number)
 
 
-def _make_attempts(work: ClusterWork, trials: Sequence[Trial]) -> NewAttempts:
-    attempts = NewAttempts(trials, work)
+def _next_numbers(trials: Sequence[Trial]) -> dict[int, int]:
+    """Of the attempts of those of these trials that had some, by primary key."""
+    return {pk: latest + 1 for pk, latest in Attempt.objects.filter(trial__in=trials).values_list("trial").annotate(
+        latest=Max("number")).order_by()}
+
+
+def _make_attempts(work: ClusterWork, trials: Sequence[Trial], numbers: Mapping[int, int], starting: Starts
+                   ) -> NewAttempts:
+    attempts = NewAttempts(trials, work, numbers, starting.of(trials))
     attempts.create()
     return attempts
 
@@ -144,16 +181,15 @@ def _ask(work: ClusterWork, experiment: Experiment, free: int) -> None:
     if count <= 0:
         return
     work.tuners.ask(experiment, experiment.next_ask, count,
-                    lambda parameters, exhausted, agreements: _make_trials(work, experiment, count, parameters,
-                                                                           exhausted, agreements))
+                    lambda proposals: _make_trials(work, experiment, count, proposals))
 
 
-def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, parameters: list[dict[str, Any]],
-                 exhausted: bool, agreements: Sequence[Mapping[str, Any]] = ()) -> None:
+def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, proposals: Proposals) -> None:
     """The tuner, ``asked`` for so many, answered: its parameter sets become trials, as many as there is room for.
 
     ``experiment``: as the round that asked had it; what can have changed since is read again.
     """
+    parameters, exhausted = proposals.parameters, proposals.exhausted
     if not parameters and not exhausted:
         return  # it needs results first; the next round asks again
     now = work.now()
@@ -170,13 +206,15 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, paramete
                 work.tuners.forget(experiment.pk)
         broken = [first_broken(read_constraints(experiment.constraints), value) for value in parameters]
         allowed = broken.count(None)
-        may_start = _room_beside_replicates(experiment, allowed) if experiment.has_replicates else \
-            room_now(experiment, allowed)
+        may_start = starts(work, experiment, _room_beside_replicates(experiment, allowed) if experiment.has_replicates
+                           else room_now(experiment, allowed))
         starting = _places_that_start(broken, may_start.count)
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
+        continues = _continued(experiment, proposals, len(parameters))
         trials = insert(with_proposals(experiment, [
             Trial(experiment=experiment, sequence_id=first_sequence + index, ask_number=first_ask + index,
                   created_at=now, revision=revision, feasible=False if experiment.outcome_constraints else None,
+                  continues_id=continues[index][1] if index in continues else None,
                   **said("" if index in starting else may_start.reason))
             for index in range(len(parameters))], raced=is_raced(experiment),
             forbidden={index for index, constraint in enumerate(broken) if constraint is not None}))
@@ -185,11 +223,12 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, paramete
             for trial, value in zip(trials, parameters, strict=True))
         insert(TrialEvent(trial=trial, at=now, kind="created") for trial in trials)
         append_events(experiment, [{"event": "ask", "number": first_ask + index, "parameters": value,
-                                    **({"asked": asked} if index == 0 and experiment.has_own_tuner else {})}
+                                    **({"asked": asked} if index == 0 and experiment.has_own_tuner else {}),
+                                    **({"continues": continues[index][0]} if index in continues else {})}
                                    for index, value in enumerate(parameters)], now)
-        note_agreements(experiment, agreements)
+        note_agreements(experiment, proposals.agreements)
         _count_on(experiment, len(parameters))
-        attempts = _make_attempts(work, [trials[index] for index in starting])
+        attempts = _make_attempts(work, [trials[index] for index in starting], {}, may_start)
         for trial, constraint in zip(trials, broken, strict=True):
             if constraint is not None:
                 end_unsubmitted([trial.pk], TrialJobStatus.FAILED, now, revision=revision, message=Reason(
@@ -209,6 +248,17 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, paramete
         logger.warning("%s not run: the tuner proposed parameters that break a constraint", trials_in_words(refused))
     if exhausted or at_limit or refused or len(trials) >= MOST_AT_ONCE or experiment.has_replicates:
         doorbell.ring(experiment.pk)  # slots may still be free, or the experiment is at its limit
+
+
+def _continued(experiment: Experiment, proposals: Proposals, count: int) -> dict[int, tuple[int, int]]:
+    """Of the first so many: place -> the proposal that it goes on with, and its trial (primary key). In multi-phase
+    experiments none does: a checkpoint of a trial with several parameter sets may be of any of them.
+    """
+    if experiment.multi_phase:
+        return {}
+    named = {place: number for place, number in enumerate(proposals.continues[:count]) if number is not None}
+    trials = trials_of_proposals(experiment, named.values()) if named else {}
+    return {place: (number, trials[number]) for place, number in named.items() if number in trials}
 
 
 def _places_that_start(broken: Sequence[Constraint | None], most: int) -> list[int]:
@@ -238,9 +288,9 @@ def _start_replicates(work: ClusterWork, experiment: Experiment, most: int) -> i
             most = min(most, experiment.max_trial_number - experiment.next_sequence_id)
         if most <= 0:
             return 0
-        may_start = room_now(experiment, most)
+        may_start = starts(work, experiment, room_now(experiment, most))
         trials, parameters = make_replicates(experiment, most, may_start.count, may_start.reason, work.now(), revision)
-        attempts = _make_attempts(work, trials[:may_start.count])
+        attempts = _make_attempts(work, trials[:may_start.count], {}, may_start)
     _note_started(work, experiment, min(may_start.count, len(trials)))
     if trials:
         logger.info("further replicates are run as %s", trials_in_words([trial.sequence_id for trial in trials]))

@@ -52,8 +52,8 @@ _WAITING = (
     f" AND untold.final_value IS NOT NULL) ORDER BY id LIMIT {MOST_AT_ONCE}")
 #: Attempts whose keepers have not said that they hold the set that was asked for, and which there is.
 _NOT_HELD = (
-    f"WHERE stage = 'submitted' AND awaited_index > 0 AND parameter_index < awaited_index AND trial_id IN"
-    f" (SELECT id FROM {_TRIAL} WHERE experiment_id = %s AND status IN ({UNFINISHED_TRIALS}))"
+    f"WHERE stage = 'submitted' AND cluster_id = %s AND awaited_index > 0 AND parameter_index < awaited_index"
+    f" AND trial_id IN (SELECT id FROM {_TRIAL} WHERE experiment_id = %s AND status IN ({UNFINISHED_TRIALS}))"
     f' AND EXISTS (SELECT 1 FROM {_SET} given WHERE given.trial_id = {_ATTEMPT}.trial_id'
     f' AND given."index" = awaited_index)')
 _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "awaited_index")
@@ -66,8 +66,7 @@ def hand_parameters(work: ClusterWork, experiment: Experiment) -> None:
     """
     if experiment.is_finished or experiment.status == ExperimentStatus.STOPPING:
         return
-    if (service := work.service) is not None:
-        _hand_over(work, experiment, service)
+    hand_over_known(work, experiment)
     waiting = _waiting(experiment)
     if greedy := [attempt for attempt in waiting if attempt.awaited_index == MOST_SETS]:
         _give(work, experiment, greedy, [
@@ -75,6 +74,12 @@ def hand_parameters(work: ClusterWork, experiment: Experiment) -> None:
         waiting = [attempt for attempt in waiting if attempt not in greedy]
     work.tuners.ask_for_trials(experiment, experiment.next_ask, [attempt.trial.public_id for attempt in waiting],
                                lambda given: _give(work, experiment, waiting, given))
+
+
+def hand_over_known(work: ClusterWork, experiment: Experiment) -> None:
+    """Give the cluster's service the sets that the tuner has given and that keepers do not hold yet."""
+    if (service := work.service) is not None:
+        _hand_over(work, experiment, service)
 
 
 def _waiting(experiment: Experiment) -> list[Attempt]:
@@ -126,13 +131,14 @@ def _give(work: ClusterWork, experiment: Experiment, asked: Sequence[Attempt], g
         logger.log(logging.INFO, "trial %d is given %s", attempt.trial.sequence_id,
                    f"parameter set {attempt.awaited_index}" if parameters is not None else
                    "no further parameters: the tuner has no more for it", extra={"trial": attempt.trial.public_id})
-    if (service := work.service) is not None:
-        _hand_over(work, experiment, service)
+    hand_over_known(work, experiment)
+    if experiment.several_clusters:
+        doorbell.ring(experiment.pk)  # the workers of the other clusters hand over theirs
 
 
 def _hand_over(work: ClusterWork, experiment: Experiment, service: TrainingService) -> None:
     """Give the service what keepers do not hold yet: once each, and again after a failure that passes."""
-    not_held = select(Attempt, _OF_ATTEMPT, _NOT_HELD, [experiment.pk])
+    not_held = select(Attempt, _OF_ATTEMPT, _NOT_HELD, [work.cluster_pk, experiment.pk])
     known = work.handed_over.get(experiment.pk, {})
     handed = work.handed_over[experiment.pk] = {
         attempt.pk: known[attempt.pk] for attempt in not_held if attempt.pk in known}

@@ -27,7 +27,7 @@ from nniweb.experiments.lifecycle.transitions import (
 )
 from nniweb.experiments.lifecycle.trial_end import UNTOLD, completed, is_held, observation, observed_by_platform
 from nniweb.experiments.models import Attempt, Trial
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import RESTS, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
@@ -115,7 +115,7 @@ def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobD
 #: Of the many columns, those that each look needs.
 _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url",
                "machine_name", "working_directory", "interpreter", "interpreter_version", "platform_state", "heard_at",
-               "tags", "created_at")
+               "tags", "created_at", "end_reason")
 _OF_TRIAL = ("id", "experiment", "status", "target", "message", "reason", "reason_arguments")
 
 
@@ -198,8 +198,11 @@ def _was_interrupted(attempt: Attempt, detail: TrialJobDetail) -> bool:
 
 
 def _says_why_it_waits(attempt: Attempt, detail: TrialJobDetail) -> bool:
-    """Whether the platform knows best why the trial waits: not of one that is still to be handed over."""
-    return detail.status is TrialJobStatus.WAITING and attempt.stage != Attempt.Stage.SUBMITTING
+    """Whether the platform knows best why the trial waits: not of one that is still to be handed over, or is to be
+    frozen.
+    """
+    return detail.status is TrialJobStatus.WAITING and attempt.stage != Attempt.Stage.SUBMITTING \
+        and attempt.trial.target not in RESTS
 
 
 def _says_what_is_not_known(trial: Trial, detail: TrialJobDetail) -> bool:
@@ -259,7 +262,8 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
         _note_end(work, attempt, detail, revision)
     elif status is TrialJobStatus.RUNNING:
         if attempt.trial.status != TrialJobStatus.RUNNING:
-            attempt_started(attempt, began_at(detail.start_time, attempt, now), revision=revision, by_keeper=False)
+            attempt_started(attempt, began_at(detail.start_time, attempt, now), revision=revision, by_keeper=False,
+                            target=attempt.trial.target)
     elif _has_been_suspended(attempt, detail):
         now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile
@@ -329,7 +333,7 @@ def _load_drains(work: ClusterWork) -> None:
     if work.drains_loaded:
         return
     for pk, heard_at, journal_id in Attempt.objects.under_way().filter(
-            trial__experiment__cluster=work.cluster_pk, observed_end__isnull=False).values_list(
+            cluster=work.cluster_pk, observed_end__isnull=False).values_list(
             "pk", "heard_at", "journal_id"):
         without_keeper = not (work.keepers_report or journal_id)
         drain = Drain(work.monotonic() + (FINAL_RESULT_SECONDS if without_keeper else DRAIN_SECONDS), heard_at,
@@ -372,7 +376,8 @@ def _goes_on(work: ClusterWork, attempt: Attempt) -> bool:
 def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int, *, is_told: bool = False) -> None:
     """``is_told``: its keeper told the end, too, so that all of its output is here."""
     observed, now = attempt.observed_end or {}, work.now()
-    end = observed_by_platform(observed, attempt.trial.target, reason_of(attempt.trial))
+    end = observed_by_platform(observed, attempt.trial.target, reason_of(attempt.trial),
+                               attempt.end_reason == contract.FROZEN)
     at = ended_at(observed, attempt, now)
     if end.duration is None:
         end = replace(end, duration=duration(observed, attempt, at))
@@ -387,10 +392,9 @@ def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int, *, is_t
 def _show_silence(work: ClusterWork) -> None:
     """Trials nobody could ask about for a while are UNKNOWN, unless their keepers were heard."""
     limit = work.now() - UNKNOWN_AFTER
-    silent = Attempt.objects.filter(
-        Q(heard_at=None) | Q(heard_at__lt=limit), trial__experiment__cluster=work.cluster_pk, unseen_since__lt=limit,
-        trial__status__in=[TrialJobStatus.WAITING.value, TrialJobStatus.RUNNING.value]).exclude(
-        stage=Attempt.Stage.ENDED).select_related("trial")
+    silent = Attempt.objects.under_way().filter(
+        Q(heard_at=None) | Q(heard_at__lt=limit), cluster=work.cluster_pk, unseen_since__lt=limit,
+        trial__status__in=[TrialJobStatus.WAITING.value, TrialJobStatus.RUNNING.value]).select_related("trial")
     for attempt in silent[:CHUNK]:
         said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         own_words = said.message if said is not None and said.status is TrialJobStatus.UNKNOWN else ""
@@ -406,9 +410,10 @@ def _enforce_time_limits(work: ClusterWork) -> None:
     Counted from when this worker first saw the trial running, by the clock that does not jump: an hour put forward
     must end nothing.
     """
-    running = list(Trial.objects.unfinished().filter(
-        experiment__cluster=work.cluster_pk, experiment__max_trial_duration__isnull=False, target=TrialTarget.RUN,
-        started_at__isnull=False).exclude(status=TrialJobStatus.WAITING.value).select_related("experiment"))
+    running = [attempt.trial for attempt in Attempt.objects.under_way().filter(
+        cluster=work.cluster_pk, trial__experiment__max_trial_duration__isnull=False, trial__target=TrialTarget.RUN,
+        trial__started_at__isnull=False).exclude(trial__status=TrialJobStatus.WAITING.value).select_related(
+            "trial__experiment")]
     now = work.monotonic()
     grace = TIME_LIMIT_GRACE if work.keepers_report else 0.0
     work.seen_running = {trial.pk: work.seen_running.get(trial.pk, now) for trial in running}

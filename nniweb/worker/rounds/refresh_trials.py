@@ -32,7 +32,8 @@ def refresh_trials(work: ClusterWork, experiment: Experiment, found: WorkCounts)
     if not found.to_refresh or service is None or room <= 0:
         return
     wanted = Attempt.objects.under_way().filter(
-        trial__experiment=experiment, refresh_asked_at__isnull=False, stage=Attempt.Stage.SUBMITTED).exclude(
+        trial__experiment=experiment, cluster=work.cluster_pk, refresh_asked_at__isnull=False,
+        stage=Attempt.Stage.SUBMITTED).exclude(
         pk__in=list(work.refreshing)).select_related("trial").order_by("refresh_asked_at", "pk")[:room]
     attempts = list(wanted)
     parameters = first_parameters([attempt.trial_id for attempt in attempts])

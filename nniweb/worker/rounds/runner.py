@@ -40,13 +40,15 @@ from nniweb.worker.rounds import (
     fill_slots,
     hand_parameters,
     observe_trials,
+    preemption,
     refresh_trials,
     submission_answers,
     unheard_keepers,
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fetch_code import code_is_there
-from nniweb.worker.rounds.removal import delete_experiments, ended_jobs
+from nniweb.worker.rounds.placing import homes
+from nniweb.worker.rounds.removal import delete_experiments, ended_jobs, jobs_of_guests
 from nniweb.worker.rounds.repeated_failures import RepeatedFailures
 from nniweb.worker.rounds.round_experiments import RoundExperiments
 from nniweb.worker.rounds.telling import teach_tuner, tuner_exits
@@ -199,7 +201,7 @@ class ClusterRunner:
         rung = set() if bell is None else bell.take()
         try:
             experiments = self._experiments.with_something_to_do() if is_full else self._experiments.of(rung)
-            found = work_counts_of([experiment.pk for experiment in experiments])
+            found = work_counts_of([experiment.pk for experiment in experiments], self.cluster_pk)
             for experiment in experiments:
                 self._steps(experiment, found[experiment.pk])
             work.tuners.collect(ANSWERED_AT_ONCE)
@@ -211,10 +213,13 @@ class ClusterRunner:
             # one that has ended stays as long as it has trials that end: they bring a round each time that they report
             here = {experiment.pk for experiment in experiments}
             work.logged_status = {pk: status for pk, status in work.logged_status.items() if pk in here}
+            homes.take_over(work)
+            preemption.preempt(work, experiments, found)
             cluster_health.show(work)
             unheard_keepers.remark_on_unheard_keepers(work)
             delete_experiments.delete_some(work)
             ended_jobs.remove_some(work)
+            jobs_of_guests.remove_some_of_guests(work)
             tuner_exits.make_up_for_exits(work)
 
     def _steps(self, experiment: Experiment, found: WorkCounts) -> None:
@@ -223,6 +228,9 @@ class ClusterRunner:
             self._failures.guard(experiment, "steps", lambda: self._carry_out(experiment, found))
 
     def _carry_out(self, experiment: Experiment, found: WorkCounts) -> None:
+        if experiment.cluster_id != self.cluster_pk:
+            self._carry_out_as_guest(experiment, found)
+            return
         teach_tuner.teach_tuner(self.work, experiment, found)
         carry_out_stops.carry_out_stops(self.work, experiment, found)
         refresh_trials.refresh_trials(self.work, experiment, found)
@@ -231,6 +239,14 @@ class ClusterRunner:
         if experiment.multi_phase:
             hand_parameters.hand_parameters(self.work, experiment)
         self._log_status(experiment)
+
+    def _carry_out_as_guest(self, experiment: Experiment, found: WorkCounts) -> None:
+        """The steps for trials here of an experiment whose home is another cluster."""
+        carry_out_stops.stop_guests(self.work, experiment, found)
+        refresh_trials.refresh_trials(self.work, experiment, found)
+        fill_slots.submit_placed(self.work, experiment, found)
+        if experiment.multi_phase:
+            hand_parameters.hand_over_known(self.work, experiment)
 
     def _log_status(self, experiment: Experiment) -> None:
         """Say what it is now where that changed, by this round or by somebody who steers it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
+from nniweb.experiments.lifecycle.cluster_records import note_refusal
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.lifecycle.transitions import end_attempt
@@ -16,9 +17,10 @@ from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.observe_trials import facts, interpreter_of
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.reasons import Reason, because_of, refusal
+from trainingservice.reasons import Reason, as_document, because_of, refusal
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 logger = ExperimentLogger(__name__)
 
@@ -91,11 +93,16 @@ def not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceErr
 
 
 def refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
-    """The platform will never take it: the trial has failed, for that reason."""
+    """The platform will never take it: the trial goes to another cluster that may, or has failed, for that reason."""
     reason = struck_reason(reason)
     work.submitting.pop(attempt.pk, None)
     logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
-        end_attempt(attempt, TrialEnd(TrialJobStatus.FAILED, refusal(reason), REFUSED), work.now(),
-                    revision=next_revision(attempt.trial.experiment_id))
+        revision = next_revision(attempt.trial.experiment_id)
+        end = TrialEnd(TrialJobStatus.FAILED, refusal(reason), REFUSED)
+        if note_refusal(attempt, refusal(reason)):
+            end = TrialEnd(TrialJobStatus.WAITING, Reason(
+                "moves", cluster=attempt.runs_on.name, said=str(reason), because=as_document(refusal(reason))),
+                contract.FROZEN)
+        end_attempt(attempt, end, work.now(), revision=revision)

@@ -10,19 +10,22 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from nniweb.experiments.clusters.placement import Placement
 from nniweb.experiments.launch.job_forms import application_form, first_parameters, keeper_access
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.account import hash_of
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import TrialTarget, job_name
+from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import log_ids
 from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.submission_answers import not_submitted, refused
 from trainingservice.base import TrainingService
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, as_document
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -31,13 +34,28 @@ HELD = "experiment_held"
 
 
 class NewAttempts:
-    """First attempts of trials, to be stored with ``create`` and, after its transaction, given to ``hand_over``."""
+    """Attempts of trials, to be stored with ``create`` and, after its transaction, given to ``hand_over``.
 
-    def __init__(self, trials: Iterable[Trial], work: ClusterWork) -> None:
+    ``numbers``: of the attempts, by trial (primary key); those that are not there have their first one. ``placements``:
+    where they run, by trial; those that are not there run on the work's own cluster. One for another cluster, or one
+    that is without a service now, has no token yet: it is made before the attempt is handed over.
+    """
+
+    def __init__(self, trials: Iterable[Trial], work: ClusterWork, numbers: Mapping[int, int] | None = None,
+                 placements: Mapping[int, Placement] | None = None) -> None:
         now = work.now()
-        self._tokens = {trial.pk: secrets.token_urlsafe(32) for trial in trials}
-        self._attempts = [Attempt(trial=trial, number=1, job_name=trial.public_id, created_at=now,
-                                  token_hashes=[hash_of(self._tokens[trial.pk])]) for trial in trials]
+        numbers, placements = numbers or {}, placements or {}
+        self._attempts = []
+        self._tokens = {}
+        for trial in trials:
+            number, placement = numbers.get(trial.pk, 1), placements.get(trial.pk)
+            attempt = Attempt(trial=trial, number=number, job_name=job_name(trial.public_id, number), created_at=now,
+                              cluster_id=work.cluster_pk if placement is None else placement.cluster,
+                              placement=None if placement is None else as_document(placement.reason))
+            if attempt.cluster_id == work.cluster_pk and (work.service is not None or placement is None):
+                self._tokens[trial.pk] = secrets.token_urlsafe(32)
+                attempt.token_hashes = [hash_of(self._tokens[trial.pk])]
+            self._attempts.append(attempt)
 
     def create(self) -> None:
         insert(self._attempts)
@@ -46,8 +64,21 @@ class NewAttempts:
         """``parameters``: by trial, whose experiment is as rounds load it."""
         if work.service is not None:
             for attempt in self._attempts:
-                trial_pk = attempt.trial_id
-                _hand_over(work, work.service, attempt, parameters.get(trial_pk), self._tokens[trial_pk])
+                if (token := self._tokens.get(attempt.trial_id)) is not None:
+                    _hand_over(work, work.service, attempt, parameters.get(attempt.trial_id), token)
+        if any(attempt.cluster_id != work.cluster_pk for attempt in self._attempts):
+            doorbell.ring(self._attempts[0].trial.experiment_id)
+
+
+def was_never_handed_over(attempt: Attempt) -> bool:
+    """Whether no platform was ever asked to run it: it has no token, without which nothing is handed over."""
+    return attempt.stage == Attempt.Stage.SUBMITTING and not attempt.token_hashes
+
+
+def claim_never_handed_over(attempt: Attempt) -> bool:
+    """Whether that is still so, in a transaction that ends it: the worker of its cluster can make no token then."""
+    return bool(Attempt.objects.select_for_update().filter(
+        pk=attempt.pk, stage=Attempt.Stage.SUBMITTING, token_hashes=[]).values_list("pk"))
 
 
 def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> None:
@@ -62,8 +93,10 @@ def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> Non
     now = work.monotonic()
     due = [attempt for attempt in Attempt.objects.filter(
         trial__in=Trial.objects.unfinished().filter(experiment=experiment, target=TrialTarget.RUN),
-        stage=Attempt.Stage.SUBMITTING).exclude(pk__in=list(work.submitting)).select_related(
-        "trial__experiment__code").order_by("pk") if now >= work.not_before.get(attempt.pk, 0.0)]
+        cluster=work.cluster_pk, stage=Attempt.Stage.SUBMITTING).exclude(pk__in=list(work.submitting)).select_related(
+        "trial").order_by("pk") if now >= work.not_before.get(attempt.pk, 0.0)]
+    for attempt in due:
+        attempt.trial.experiment = experiment
     if not starts:
         held = [attempt for attempt in due if not _has_started(attempt)]
         _say_that_they_wait(work, experiment, held)
@@ -72,9 +105,13 @@ def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> Non
         return
     tokens = {attempt.pk: secrets.token_urlsafe(32) for attempt in due}
     with work.lease.transaction():
+        if experiment.several_clusters:  # the home ends what was never handed over
+            left = set(Attempt.objects.select_for_update().filter(
+                pk__in=[attempt.pk for attempt in due], stage=Attempt.Stage.SUBMITTING).values_list("pk", flat=True))
+            due = [attempt for attempt in due if attempt.pk in left]
         for attempt in due:  # the running job of an earlier submission may hold the older token: none is removed
             attempt.token_hashes = [*attempt.token_hashes, hash_of(tokens[attempt.pk])]
-        Attempt.objects.bulk_update(due, ["token_hashes"])
+            update(Attempt, "id = %s", [attempt.pk], token_hashes=attempt.token_hashes)
         if waited := [attempt.trial_id for attempt in due if attempt.trial.reason == HELD]:
             Trial.objects.filter(pk__in=waited, reason=HELD).update(
                 revision=next_revision(experiment.pk, needs_round=False), **said(""))

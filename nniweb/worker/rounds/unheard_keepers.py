@@ -33,7 +33,7 @@ def remark_on_unheard_keepers(work: ClusterWork) -> None:
     if not (service.keepers_report and service.settings.keepers_call_home()):
         return
     unheard = Attempt.objects.under_way().filter(
-        trial__experiment__cluster=work.cluster_pk, trial__status=TrialJobStatus.RUNNING.value, heard_at=None,
+        cluster=work.cluster_pk, trial__status=TrialJobStatus.RUNNING.value, heard_at=None,
         remark__isnull=True, started_at__lt=work.now() - MISSED_AFTER).exclude(
         pk__in=list(work.looked_into)).exclude(keeper_urls=[]).select_related("trial__experiment")
     # in no order of theirs: those that have not begun are looked at again and again, and must not hide others

@@ -39,7 +39,7 @@ def end_lost_jobs(work: ClusterWork, service: TrainingService, listed: Collectio
     with the object before, or it cannot find them. ``listed``: the names of those that it has.
     """
     begun = Attempt.objects.under_way().filter(
-        trial__experiment__cluster=work.cluster_pk, stage=Attempt.Stage.SUBMITTED, journal_id="",
+        cluster=work.cluster_pk, stage=Attempt.Stage.SUBMITTED, journal_id="",
         trial__status__in=[TrialJobStatus.RUNNING.value, TrialJobStatus.UNKNOWN.value]).exclude(
         pk__in=list(work.submitting)).exclude(job_name__in=listed).select_related("trial")
     for attempt in begun:

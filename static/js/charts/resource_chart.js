@@ -101,7 +101,8 @@ export class ResourceChart {
     // of a single moment the library would draw days
     const room = times[0] === times[times.length - 1] ? ALONE : 0;
     return {
-      grid: { left: 8, right: 16, top: lines.length > 1 ? 30 : 12, bottom: 4, containLabel: true },
+      // on the right half of a label has room
+      grid: { left: 8, right: 32, top: lines.length > 1 ? 30 : 12, bottom: 4, containLabel: true },
       legend: lines.length > 1 ? { top: 0, left: 0, itemHeight: 8, textStyle: { color: colour("--quiet") } } : undefined,
       tooltip: {
         trigger: "axis", renderMode: "richText", confine: true, backgroundColor: colour("--raised"), borderColor: colour("--line"),

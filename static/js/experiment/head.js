@@ -68,6 +68,7 @@ function show(now) {
   write("max_trial_number", String(now.max_trial_number ?? "∞"));
   write("max_duration", now.max_duration === null ? "no limit" : duration(now.max_duration));
   write("trial_concurrency", String(now.trial_concurrency));
+  write("priority", String(now.priority));
   for (const item of document.querySelectorAll("#counts li")) {
     const count = progress.trials[/** @type {HTMLElement} */ (item).dataset.status ?? ""];
     showText(item.querySelector("[data-count]"), String(count));
@@ -100,7 +101,7 @@ function showControls() {
   const reached = limitsReached(experiment);
   const atLimit = finished && (reached.trials || reached.time);
   const possible = {
-    pause: !finished && !stopping && !paused, resume: paused || (finished && !atLimit), more: atLimit, stop: !finished && !stopping,
+    pause: !finished && !stopping && !paused, freeze: !finished && !stopping, resume: paused || (finished && !atLimit), more: atLimit, stop: !finished && !stopping,
     archive: finished, delete: finished,
     "rerun-failed": experiment.progress.trials.FAILED > 0 && !stopping && (!finished || experiment.status === "DONE"),
   };
@@ -128,6 +129,12 @@ async function act(action, button) {
     text: `${left === 1 ? "1 unfinished trial is" : `${left} unfinished trials are`} ended; what they have not reported is lost. `
       + "Results so far stay, and the experiment can be resumed with new trials.",
     action: "Stop experiment",
+  })) return;
+  if (action === "freeze" && !await confirmed({
+    title: "Freeze the experiment?",
+    text: "It is paused, and its running trials are asked to save a checkpoint and end. When it is resumed, they continue from their last "
+      + "checkpoint; a trial without one begins from the beginning.",
+    action: "Freeze experiment",
   })) return;
   if (action === "delete" && !await confirmed({
     title: "Delete the experiment?",

@@ -78,6 +78,7 @@ export function fillCells(cell, trial) {
   showText(cell("latest"), trial.intermediate_count ? digits(trial.latest_number) : "");
   showText(cell("duration"), duration(trial.duration));
   showText(cell("intermediates"), String(trial.intermediate_count));
+  showText(cell("cluster"), trial.cluster);
   showText(cell("machine"), trial.machine);
   showText(cell("gpu"), (trial.gpu_indices ?? []).join(", "));
   showText(cell("attempt"), String(trial.attempt));

@@ -3,6 +3,8 @@
 /** Significant digits of a number, and of one that is ranked among others. */
 const DIGITS = 4;
 const MOST_DIGITS = 10;
+/** Those of a standard error. */
+export const DIGITS_OF_ERROR = 2;
 /** Whole numbers below this are written in full. */
 const WHOLE_BELOW = 10_000_000;
 
@@ -70,7 +72,7 @@ export function mean(trial) {
  */
 export function meanWithError(value, error, count) {
   if (value === null) return "–";
-  return `${digits(value)}${error === null ? "" : ` ± ${digits(error)}`} (${count})`;
+  return `${digits(value)}${error === null ? "" : ` ± ${withDigits(error, DIGITS_OF_ERROR)}`} (${count})`;
 }
 
 /**
@@ -120,6 +122,15 @@ export function duration(seconds) {
   if (left >= 86400) return withRest(left, 86400, "d", 3600, "h");
   if (left >= 3600) return withRest(left, 3600, "h", 60, "min");
   return withRest(left, 60, "min", 1, "s");
+}
+
+/**
+ * A duration beside an axis.
+ * @param {number} seconds
+ * @param {number} apart  seconds between two marks, which read differently
+ */
+export function durationTick(seconds, apart) {
+  return apart < 0.1 && seconds < 10 ? `${seconds.toFixed(Math.ceil(-Math.log10(apart)))} s` : duration(seconds);
 }
 
 /**

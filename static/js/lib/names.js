@@ -59,9 +59,52 @@ export function shortNames(names, most) {
   return short.map((text, place) => (short.indexOf(text) === place && short.lastIndexOf(text) === place ? text : names[place]));
 }
 
-/** @param {string} name */
+/**
+ * The parts of a name, which end behind what parts it and before a capital letter: "layer_", "1.", "hidden", "Units".
+ * @param {string} name
+ */
 export function partsOf(name) {
-  return name.split(/(?<=[/._:-])(?=[^/._:-])/);
+  return name.split(/(?<=[/._:…-])(?=[^/._:…-])|(?<=[a-z0-9])(?=[A-Z])/);
+}
+
+/**
+ * Whether a text that breaks between its words and parts only has room in so many lines.
+ * @param {string} text
+ * @param {number} lines
+ * @param {number} width
+ * @param {(text: string) => number} measure
+ */
+function fits(text, lines, width, measure) {
+  let [line, filled] = [1, 0];
+  for (const part of partsOf(text).flatMap((each) => each.split(/(?<= )/))) {
+    const wide = measure(part);
+    if (wide > width) return false;
+    if (filled + wide > width) [line, filled] = [line + 1, 0];
+    filled += wide;
+  }
+  return line <= lines;
+}
+
+/**
+ * Each name as long as it has room in so many lines that break between its parts; different ones stay different.
+ * @param {string[]} names
+ * @param {number} lines
+ * @param {number} width  of a line
+ * @param {(text: string) => number} [measure]  the width of a text; without it a character has the width 1
+ */
+export function namesInLines(names, lines, width, measure = (text) => text.length) {
+  /** @type {string[]} */
+  const found = [];
+  let short = names;
+  for (let most = Math.floor((lines * width) / measure("i")); most >= 8; most -= 1) {
+    short = shortNames(names, most);
+    short.forEach((text, place) => {
+      if (found[place] === undefined && fits(text, lines, width, measure)) found[place] = text;
+    });
+    if (names.every((_, place) => found[place] !== undefined)) break;
+  }
+  const made = short.map((text, place) => found[place] ?? text);
+  return new Set(made).size === names.length ? made : short;
 }
 
 /**

@@ -27,6 +27,8 @@ let line = Promise.resolve();
 let waiting = 0;
 let timer = 0;
 let writing = false;
+/** What the last answer says of the text. */
+let aboutText = "";
 
 /** @param {(values: Values | null, problem: string) => void} listener  null: the text cannot be read, and why */
 export function onValues(listener) {
@@ -82,8 +84,9 @@ async function ask(more) {
 /** @param {Values | null} found @param {string} words */
 function tell(found, words) {
   const isOld = found === null && words.includes("v1 form");
-  note.textContent = found ? words : isOld ? "The file has NNI's v1 form. It can be launched as it is; converted to v2, its fields can be edited here."
+  aboutText = found ? words : isOld ? "The file has NNI's v1 form. It can be launched as it is; converted to v2, its fields can be edited here."
     : `The fields cannot be read from the text: ${words}`;
+  showNote();
   convert.hidden = !isOld;
   for (const field of fields()) field.disabled = found === null;
   if (found) fill(found);
@@ -94,9 +97,21 @@ function tell(found, words) {
 
 const fields = () => /** @type {NodeListOf<OneField | import("./list_fields.js").ListField>} */ (panel.querySelectorAll("[data-field]"));
 
+/** Fields whose content cannot be taken into the text come first: an answer about the text may come after they were left. */
+function showNote() {
+  const wrong = [...fields()].filter(isWrong).map((field) => (isList(field)
+    ? 'Each line is a JSON object, such as {"learning_rate": 0.01, "layers": 4}.'
+    : 'Arguments are a JSON object, such as {"seed": 3}.'));
+  note.textContent = [...new Set(wrong), aboutText].filter(Boolean).join(" ");
+}
+
+/** @param {Element} field */
+const isWrong = (field) => field.getAttribute("aria-invalid") === "true";
+
 /** @param {Values} found */
 function fill(found) {
   for (const field of fields()) {
+    if (isWrong(field)) continue; // what a person wrote stays there to be mended
     const name = field.dataset.field ?? "";
     if (isList(field)) {
       if (field !== document.activeElement) showList(field, found[name]);
@@ -189,13 +204,12 @@ export function startFields() {
         change(changesOf(field));
       } catch {
         field.setAttribute("aria-invalid", "true");
-        note.textContent = isList(field) ? 'Each line is a JSON object, such as {"learning_rate": 0.01, "layers": 4}.'
-          : 'Arguments are a JSON object, such as {"seed": 3}.';
+        showNote();
       }
     });
   }
   cluster.addEventListener("change", () => {
-    if (cluster.value) change({ cluster: cluster.value, trainingService: null });
+    if (cluster.value) change({ cluster: cluster.value, trainingService: null, clusters: null });
     else if (values.cluster !== undefined) change({ cluster: null });
   });
   convert.addEventListener("click", () => {

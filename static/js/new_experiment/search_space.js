@@ -1,4 +1,4 @@
-/** The search space as rows, as JSON, and as points that trials could receive. */
+/** The search space as rows, as JSON, and as sample points. */
 
 import { rest, RestError } from "../lib/rest.js";
 import { digits } from "../lib/formats.js";

@@ -122,6 +122,7 @@ function complain(error, done = "saved") {
   const others = [];
   for (const { field, message } of error.errors) {
     if (/^settings[.[]/.test(field) && settings && !isBare) ofSettings.push({ field: field.replace(/^settings\.?/, ""), message, kind: /** @type {const} */ ("bad") });
+    else if (field === "settings" && !isBare) others.push(`Settings: ${message}.`.replace(/\.\.$/, ".")); // about several fields
     else if (field.startsWith("metadata.") && metadata) ofMetadata.push({ key: field.slice("metadata.".length), message });
     else if (!sayAt(field.startsWith("settings") && isBare ? "settings" : field, field.startsWith("settings.") ? `${field.slice("settings.".length)}: ${message}` : message)) others.push(message);
   }

@@ -8,6 +8,7 @@ import { startCode, putCode, chooseWay, takeDroppedFolder, CannotPack } from "..
 import { settled, startFields } from "../new_experiment/config_fields.js";
 import { startPlatformFields } from "../new_experiment/platform_fields.js";
 import { clearMarks, goToLine, mark, mayReplace, setText, startEditor, takeFile, text } from "../new_experiment/editor.js";
+import { startSeveralClusters } from "../new_experiment/several_clusters.js";
 import { showSpaceError, startSpace } from "../new_experiment/search_space.js";
 
 const form = /** @type {HTMLFormElement} */ (document.getElementById("launch"));
@@ -260,11 +261,11 @@ function busy(is) {
   for (const button of form.querySelectorAll("button")) button.disabled = is;
 }
 
-for (const part of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".needs-script"))) part.hidden = false;
 for (const part of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".plain-only"))) part.hidden = true;
 startEditor(say);
 startCode();
 startSpace(searchSpaceOfFile);
 startPlatformFields();
+startSeveralClusters();
 startFields();
 showErrors();

@@ -9,13 +9,14 @@ import { MetricChart } from "../charts/metric_chart.js";
 import { jobsOf, showMessage } from "../ui/named_trials.js";
 import { noReadings } from "../trial/no_readings.js";
 import { OutputFiles } from "../trial/output_files.js";
+import { RankOutput } from "../trial/rank_output.js";
 import { OutputView } from "../trial/output_view.js";
 import { askForChanges } from "../ui/rerun_form.js";
 import { ResourceChart } from "../charts/resource_chart.js";
 import { rest } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import { startTensorBoard } from "../ui/tensorboard.js";
-import { isEnd, showMeaning, showStatus, showText } from "../ui/status.js";
+import { isAtRest, isEnd, showMeaning, showStatus, showText } from "../ui/status.js";
 import { startNotes } from "../ui/notes.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { digits, duration, meanWithError, statusWord } from "../lib/formats.js";
@@ -48,6 +49,7 @@ const tags = new TagEditor(/** @type {HTMLElement} */ (document.querySelector(".
   (all) => rest("PATCH", `trials/${id}/`, { tags: all }));
 const filesThere = document.getElementById("output-files");
 if (filesThere) new OutputFiles(filesThere, id, () => attempt);
+new RankOutput(/** @type {HTMLElement} */ (document.getElementById("rank-output")), id, () => attempt);
 document.querySelector("[data-tensorboard]")?.addEventListener("click", () => {
   startTensorBoard(page.trial.experiment, [id]).then(() => showError(null), showError);
 });
@@ -85,10 +87,12 @@ function show(now) {
   result.title = now.final_value ?? "";
   showMetrics(now);
   showRank(now);
+  showRanks(now);
   showText(cell("latest"), latestWords(now));
   showDuration();
   if (now.started_at) cell("times")?.replaceChildren("started ", moment(now.started_at));
   showText(cell("machine"), now.machine || "–");
+  showText(cell("cluster"), now.cluster ? `on ${now.cluster}` : "");
   showText(cell("gpus"), now.gpu_indices?.length ? `GPU ${now.gpu_indices.join(", ")}` : "no GPU");
   const { proposal } = now;
   if (proposal) showText(cell("mean"), meanWithError(proposal.mean, proposal.standard_error, proposal.value_count));
@@ -97,7 +101,9 @@ function show(now) {
   tags.show(now.tags);
   if (resources.readings.length === 0) resources.show();
   showRefresh(now);
-  for (const [action, is] of [["refresh", !isEnd(now.status)], ["cancel", !isEnd(now.status)], ["rerun", isEnd(now.status)]]) {
+  const ended = isEnd(now.status);
+  const possible = { refresh: !ended, freeze: !ended && now.target === "RUN", thaw: !ended && isAtRest(now.target), cancel: !ended, rerun: ended };
+  for (const [action, is] of Object.entries(possible)) {
     const button = document.querySelector(`#controls [data-action="${action}"]`);
     if (button instanceof HTMLButtonElement) button.hidden = !is;
   }
@@ -112,6 +118,16 @@ function showRank(now) {
   ranked = now.final_number;
   page.trial.status = now.status;
   refreshParts(["rank"]).catch(() => {}); // the light says that there is no connection
+}
+
+/** The status with which its ranks are shown. */
+let ranksShownWith = page.trial.status;
+
+/** Of a trial with several nodes: where they are, and how they are. @param {any} now */
+function showRanks(now) {
+  if (page.nodes < 2 || now.status === ranksShownWith) return;
+  ranksShownWith = now.status;
+  refreshParts(["ranks"]).catch(() => {}); // the light says that there is no connection
 }
 
 /** What a trial has reported last, beside its result. @param {any} now */
@@ -259,7 +275,7 @@ async function showReading(reading) {
 
 /** Another attempt began: it writes and reports from the beginning. */
 function nextAttempt() {
-  refreshParts(["attempts", "checkpoints", "whereabouts", "earlier-attempt"]).catch(() => {});
+  refreshParts(["attempts", "ranks", "checkpoints", "whereabouts", "earlier-attempt"]).catch(() => {});
   if (pinned) return;
   attempt = trial.attempt;
   outputs.forEach((output) => output.restart());
@@ -275,7 +291,7 @@ function nextAttempt() {
 async function catchUp() {
   const searched = [...document.querySelectorAll("[data-find]")].map((field) => /** @type {HTMLInputElement} */ (field).value);
   const followed = [...document.querySelectorAll("[data-follow]")].map((field) => /** @type {HTMLInputElement} */ (field).checked);
-  const now = pageData(await refreshParts(["outputs", "attempts", "checkpoints"]));
+  const now = pageData(await refreshParts(["outputs", "attempts", "ranks", "checkpoints"]));
   document.querySelectorAll("[data-find]").forEach((field, index) => {
     /** @type {HTMLInputElement} */ (field).value = searched[index] ?? "";
   });
@@ -367,14 +383,19 @@ async function act(action) {
     show(await rest("POST", `trials/${id}/actions/refresh/`));
     return;
   }
-  const cancel = action === "cancel";
-  const sure = await confirmed(cancel
-    ? { title: "Stop this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" }
-    : { title: "Run this trial again?", text: "A new trial with the same parameters is queued. It counts towards the trial limit. Where the limit is reached, it grows by one.", action: "Run again" });
-  if (!sure) return;
+  if (action !== "thaw" && !await confirmed(question(action))) return;
   const answer = await rest("POST", `trials/${id}/actions/${action}/`);
-  if (cancel) show(answer);
-  else location.assign(`/trials/${answer.id}/`);
+  if (action === "rerun") location.assign(`/trials/${answer.id}/`);
+  else show(answer);
+}
+
+/** @param {string} action */
+function question(action) {
+  if (action === "cancel") return { title: "Stop this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" };
+  if (action === "rerun") return { title: "Run this trial again?", text: "A new trial with the same parameters is queued. It counts towards the trial limit. Where the limit is reached, it grows by one.", action: "Run again" };
+  const saved = document.querySelector("#checkpoints tbody tr");
+  const from = saved ? "from its last checkpoint" : "from the beginning, unless it saves a checkpoint now: it has saved none so far";
+  return { title: "Freeze this trial?", text: `The trial is asked to save a checkpoint and ends. It continues ${from}, when somebody thaws it.`, action: "Freeze trial" };
 }
 
 for (const button of document.querySelectorAll("[data-copy-as]")) {

@@ -37,6 +37,11 @@ export function isEnd(status) {
   return ["SUCCEEDED", "FAILED", "USER_CANCELED", "SYS_CANCELED", "EARLY_STOPPED"].includes(status);
 }
 
+/** Whether a trial shall wait, frozen. @param {string} target */
+export function isAtRest(target) {
+  return ["FROZEN", "HELD", "PREEMPTED"].includes(target);
+}
+
 /** @param {string} status */
 export function isFinishedExperiment(status) {
   return ["DONE", "STOPPED", "ERROR"].includes(status);

@@ -19,7 +19,9 @@ export class TagEditor {
     this.editable = place.dataset.editable !== undefined;
     /** @type {HTMLFormElement | null} */
     this.form = null;
-    this.add = button("+ tag", "tag-add quiet-button small");
+    // the template's own where it has one: it may have been clicked already
+    /** @type {HTMLButtonElement} */
+    this.add = place.querySelector(".tag-add") ?? button("+ tag", "tag-add quiet-button small");
     this.add.setAttribute("aria-label", `Put a tag on ${place.dataset.of}`);
     this.add.addEventListener("click", () => this.open());
     this.problem = document.createElement("span");

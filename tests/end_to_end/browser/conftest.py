@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,8 +29,11 @@ CHROMIUM = Path("/usr/bin/chromium")
 HEADLESS_SHELL = Path("/usr/bin/chromium-headless-shell")
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-#: Milliseconds an expectation or a click waits.
-PATIENCE = 20_000
+#: Milliseconds an expectation or a click waits; it ends what hangs, and says nothing of speed: a machine may be busy.
+PATIENCE = 60_000
+#: What is looked at so often, with a pause in which scripts run and the page is drawn, has settled.
+LOOKS = 3
+SOON = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 20)))"
 #: The page tells the console of every violation, also of those the browser itself would keep quiet about.
 TELL_OF_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (event) => console.error(
     `Content-Security-Policy: ${event.violatedDirective} forbids ${event.blockedURI || event.sourceFile}`));"""
@@ -49,11 +53,34 @@ class WatchedPage:
         page.on("pageerror", lambda error: self._complain(f"exception: {error}"))
         self._own = (own_address + "/", own_address.replace("http", "ws", 1) + "/", "data:", "blob:", "about:")
         page.on("request", lambda request: self._check_address(request.url))
+        #: Requests that have begun and neither ended nor failed, since the page was opened.
+        self._requests: set[Any] = set()
+        page.on("request", self._begun)
+        page.on("requestfinished", lambda request: self._requests.discard(request))
+        page.on("requestfailed", lambda request: self._requests.discard(request))
         page.on("websocket", lambda socket: self._check_address(socket.url))
 
     def _check_address(self, url: str) -> None:
         if not url.startswith(self._own):
             self._complain(f"fetched from elsewhere: {url}")
+
+    def _begun(self, request: Any) -> None:
+        if request.is_navigation_request() and request.frame == self.page.main_frame:
+            self._requests.clear()
+        self._requests.add(request)
+
+    def settle(self) -> None:
+        """Wait until the page's scripts have run and have all that they asked for.
+
+        Playwright's "networkidle" wants half a second without a request, which a page that lives may never have.
+        """
+        self.page.wait_for_load_state("load")
+        deadline = time.monotonic() + PATIENCE / 1000
+        looks = 0
+        while looks < LOOKS:
+            self.page.evaluate(SOON)
+            looks = 0 if self._requests else looks + 1
+            assert time.monotonic() < deadline, f"still open: {[request.url for request in self._requests]}"
 
     def _complain(self, complaint: str) -> None:
         self.complaints.append(complaint)

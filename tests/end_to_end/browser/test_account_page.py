@@ -47,6 +47,31 @@ def test_a_token_is_made_used_and_removed_and_a_first_password_chosen(server: Ru
     expect(stranger.get_by_role("heading", name="Experiments", exact=True)).to_be_visible()
 
 
+def test_the_token_that_an_administrator_makes_first_launches_on_the_machine_of_the_server(
+        open_page: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """On a new installation this machine is the only place for trials. Nothing but a name is filled in."""
+    folder = tmp_path_factory.mktemp("code")
+    (folder / "trial.py").write_text("import nni\nnni.report_final_result(nni.get_next_parameter()['x'])\n")
+    running = RunningServer(tmp_path_factory.mktemp("server") / "data")
+    try:
+        page = open_page(running.start(), "/account/")
+        page.get_by_label("What it is for").fill("first steps")
+        page.get_by_role("button", name="Create token").click()
+        secret = page.get_by_label("The new token").input_value()
+        own = {"headers": {"Authorization": f"Token {secret}"}, "timeout": 120, "proxies": {"http": ""}}
+        answer = requests.post(f"{running.url}/api/v1/experiments/", **own, json={
+            "base_directory": str(folder), "config": {
+                "experimentName": "first", "trialCommand": "python3 trial.py", "trialCodeDirectory": ".",
+                "trialConcurrency": 1, "maxTrialNumber": 1, "tuner": {"name": "Random"},
+                "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+                "trainingService": {"platform": "local"}}})
+        assert answer.status_code == 201, answer.text
+        experiment = running.wait_for_experiment(answer.json()["id"])
+        assert (experiment["status"], experiment["progress"]["ended"]) == ("DONE", 1)
+    finally:
+        running.close()
+
+
 def test_an_experiment_is_shared_and_handed_over_on_its_page(server: RunningServer, open_page: Any, tmp_path: Any
                                                              ) -> None:
     server.post("users/", {"username": "cora", "role": "member"})

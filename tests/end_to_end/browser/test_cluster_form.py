@@ -186,6 +186,24 @@ def test_a_changed_address_asks_for_the_secret_and_other_machines_keep_theirs(se
         [{"host": "b", "port": 22}], ["doors[0].password", "token"])
 
 
+def test_what_is_wrong_with_several_fields_together_is_said(server, open_page) -> None:
+    page = open_page(server, "/clusters/new/")
+    page.allow("status of 400")
+    field(page, "Name").fill("together")
+    field(page, "Platform").select_option("openpai")
+    field(page, "Host").fill("127.0.0.1")
+    field(page, "Username").fill("me")
+    page.get_by_role("button", name="Add cluster").click()
+    expect(page.locator("#said")).to_contain_text("Settings: token is required; copy a token from your profile page")
+    field(page, "Platform").select_option("remote")
+    page.get_by_role("button", name="Add machine").click()
+    for machine in (1, 2):
+        field(page, "Host", machine).fill("ada")
+        field(page, "User", machine).fill("me")
+    page.get_by_role("button", name="Add cluster").click()
+    expect(page.locator('[data-path="machineList"] .said')).to_contain_text("names the machine me@ada:22 twice")
+
+
 def test_metadata_are_rows_that_are_added_checked_and_removed(server, open_page) -> None:
     made = new_vault(server, "vault with metadata")
     set_key_file(server, made)

@@ -75,6 +75,7 @@ def test_a_dropped_folder_with_a_config_of_its_own_is_launched_with_three_clicks
     page = open_page(server, "/")
     count_clicks(page)
     page.get_by_role("link", name="New experiment", exact=True).first.click()
+    page.wait_for_url("**/new/**")  # and for its scripts: a browser itself opens what is dropped before
     expect(page.get_by_label("a folder on the server")).to_be_checked()
     drop(page, "h1", folder)  # anywhere on the page: a folder can only be the code
     page.get_by_role("button", name="Use it: config.yml").click()

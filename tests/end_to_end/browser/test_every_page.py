@@ -107,7 +107,7 @@ def test_a_page_can_be_read_and_used_by_everybody(server: RunningServer, open_pa
                                                   name: str) -> None:
     page = open_page(server, PAGES[name].format(**addresses), signed_in=name not in OF_STRANGERS)
     page.allow("status of 404")
-    page.wait_for_load_state("networkidle")
+    page.settle()
     page.evaluate(AXE.read_text())
     assert not serious_violations(page)
     page.emulate_media(color_scheme="dark")

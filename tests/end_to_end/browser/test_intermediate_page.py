@@ -127,3 +127,12 @@ def test_curves_grow_while_trials_report(server: RunningServer, open_page: Calla
     trials.tell(0, "final 1", "end")
     expect(page.locator("#curves tbody tr").first).to_contain_text("SUCCEEDED")
     assert page.evaluate("window.markOfTheTest === true")
+
+
+def test_the_best_curve_is_drawn_on_top_of_all_others(server: RunningServer, open_page: Callable[..., Any],
+                                                      experiment: str) -> None:
+    best = server.get(f"experiments/{experiment}/")["progress"]["best_sequence_id"]
+    page = open_page(server, f"/experiments/{experiment}/intermediate/")
+    curves = wait_for(page, lambda curves: len(curves) > 5)
+    assert str(best) in names(curves)[-1], names(curves)
+    assert curves[-1]["z"] == max(curve["z"] for curve in curves)

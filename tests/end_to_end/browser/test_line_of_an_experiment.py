@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from nniweb.dashboard.experiment_tabs.head import TABS
 from tests.end_to_end.browser.clicks import clicks, count_clicks
+from tests.end_to_end.browser.conftest import SOON
 from tests.end_to_end.browser.led_trials import LedTrials
 from tests.end_to_end.browser.menus import in_menu
 from tests.end_to_end.browser.shown_charts import wait_for_chart
@@ -20,9 +21,11 @@ from tests.end_to_end.simulated_trials import SimulatedTrials
 OVERFLOW = """() => document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] :
     [...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
         .slice(0, 3).map((one) => one.outerHTML.slice(0, 120))"""
-ADDRESSES = ("/", "/new/", "/new/?way=fields", "/clusters/", "/platforms/", "/notifications/", "/account/",
-             "/trials/{trial}/", *("/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1)
-                                   for name in TABS))
+#: Widths of windows besides that of a phone; 720: 1440 at 200 %.
+WIDER = (720, 768, 1440)
+ADDRESSES = ("/", "/new/", "/new/?way=fields", "/clusters/", "/clusters/new/", "/platforms/", "/notifications/",
+             "/account/", "/usage/", "/reasons/", "/trials/{trial}/", "/experiments/{experiment}/report/",
+             *("/experiments/{experiment}/" + name.removeprefix("experiment").replace("-", "", 1) for name in TABS))
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +60,34 @@ def test_on_a_phone_the_first_screen_is_not_all_head(server: RunningServer, open
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
+@pytest.mark.parametrize("limit", [1, 3], ids=["finished", "running"])
+def test_on_a_phone_the_line_has_room_for_the_name(server: RunningServer, open_page: Any, tmp_path: Any, limit: int
+                                                   ) -> None:
+    trials = LedTrials(server, tmp_path, experimentName="mixed-precision ResNet", maxTrialNumber=limit)
+    trials.tell(0, "final 0.5", "end")
+    if limit == 1:
+        server.wait_for_experiment(trials.experiment)
+    page = open_page(server, f"/experiments/{trials.experiment}/log/", width=390, height=844)
+    expect(page.locator("#controls > button:visible.primary")).to_have_text("Run more…" if limit == 1 else "Pause",
+                                                                            use_inner_text=True)
+    cut = page.locator("#head h1").evaluate(
+        "(h1) => [h1.scrollWidth - h1.clientWidth, h1.scrollHeight - h1.clientHeight]")
+    assert cut == [0, 0]
+    assert page.locator("#head").bounding_box()["height"] == 48
+    for trial in range(1, limit):
+        trials.tell(trial, "end")
+
+
 def test_no_page_is_wider_than_the_window(server: RunningServer, open_page: Any, simulated: SimulatedTrials) -> None:
-    # 720: 1440 at 200 %; the windows load at the same time, since each takes half a second to tell that it is quiet
-    windows = {width: open_page(server, "/", width=width, height=450 if width == 720 else 900)
-               for width in (390, 720, 768, 1440)}
+    page = open_page(server, "/", width=390)
     found = {}
     for address in ADDRESSES:
-        for page in windows.values():
-            page.goto(server.url + address.format(experiment=simulated.experiment, trial=simulated.one_finished),
-                      wait_until="commit")
-        for width, page in windows.items():
-            page.wait_for_load_state("networkidle")
+        page.set_viewport_size({"width": 390, "height": 900})
+        page.goto(server.url + address.format(experiment=simulated.experiment, trial=simulated.one_finished))
+        page.settle()
+        for width in (390, *WIDER, 390):  # as it is loaded, in wider windows, and narrowed again
+            page.set_viewport_size({"width": width, "height": 450 if width == 720 else 900})
+            page.evaluate(SOON)
             if wide := page.evaluate(OVERFLOW):
                 found[address, width] = wide
     assert found == {}
@@ -138,7 +158,7 @@ def test_the_buttons_do_not_move_when_the_scripts_have_run(server: RunningServer
     }).observe({type: "layout-shift", buffered: true})""")
     for address in ("", "trials/"):
         page.goto(f"{server.url}/experiments/{simulated.experiment}/{address}")
-        page.wait_for_load_state("networkidle")
+        page.settle()
         assert page.evaluate("window.shifted ?? 0") < 0.1, address
 
 
@@ -179,3 +199,16 @@ def test_three_trials_are_compared_with_four_clicks(server: RunningServer, open_
     page.get_by_role("button", name="Compare").click()
     expect(page.locator("#compare-table thead th")).to_have_count(3)
     assert clicks(page) == 4
+
+
+def test_a_name_of_a_parameter_without_a_space_stays_in_its_column(server: RunningServer, open_page: Any,
+                                                                   tmp_path: Any) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1,
+                       searchSpace={"x" * 90: {"_type": "choice", "_value": ["y" * 90]}})
+    trials.tell(0, "final 0.5", "end")
+    server.wait_for_experiment(trials.experiment)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    best, after = (page.locator(f"#verdict .{part}").bounding_box() for part in ("best", "next"))
+    for part in ("dt", "dd"):
+        width = page.locator(f"#verdict .best {part}").first.evaluate("(one) => one.scrollWidth")
+        assert 0 < width <= best["width"] < after["x"], part

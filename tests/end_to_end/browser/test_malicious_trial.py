@@ -86,7 +86,7 @@ def test_whatever_a_trial_sends_is_shown_as_text(server: RunningServer, open_pag
     page = open_page(server, "/")
     for address in PAGES:
         page.goto(address.format(trial=trial, experiment=trials.experiment))
-        page.wait_for_load_state("networkidle")
+        page.settle()
         assert page.evaluate("window.broken") is None, address
         assert page.locator("img[src='x'], [onerror], a[href^='javascript']").count() == 0, address
     page.goto(f"/trials/{trial}/")

@@ -168,7 +168,7 @@ def test_a_chosen_file_takes_the_place_of_the_text(server, open_page, tmp_path) 
     page = open_page(server, "/new/")
     page.get_by_role("link", name="A config file").click()
     (tmp_path / "mine.yml").write_text(CONFIG)
-    page.get_by_label("choose it").set_input_files(tmp_path / "mine.yml")
+    page.get_by_label("choose a file").set_input_files(tmp_path / "mine.yml")
     expect(editor(page)).to_have_value(CONFIG)
     assert page.url.endswith("?way=file"), "a link shows a colleague the same way"
 
@@ -529,3 +529,11 @@ def test_a_folder_that_is_chosen_brings_its_own_experiment_file(server, open_pag
     page.get_by_role("link", name="Field by field").click()
     page.get_by_role("button", name="Use it as the command: fit.py").click()
     expect(editor(page)).to_have_value(re.compile("trialCommand: python3 fit.py"))
+
+
+def test_fields_stand_side_by_side_where_there_is_room(server, open_page) -> None:
+    page = open_page(server, "/new/?way=fields")
+    concurrency, limit, tuner, mode = (page.locator(f"#{name}").bounding_box()
+                                       for name in ("f-concurrency", "f-most", "f-tuner", "f-mode"))
+    assert (concurrency["y"], tuner["y"]) == (limit["y"], mode["y"])
+    assert concurrency["x"] + concurrency["width"] <= limit["x"]

@@ -132,3 +132,44 @@ def test_an_unreachable_cluster_is_not_good_and_its_experiment_shows_why(server:
     expect(row.locator(".card-health .health")).to_contain_text("cannot be asked at the moment")
     expect(row).to_contain_text("refuses connections")
     server.post(f"experiments/{experiment}/actions/stop/")
+
+
+def test_a_chart_without_results_says_so_until_there_is_one(server: RunningServer, open_page: Any, tmp_path: Path
+                                                            ) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    says = ("(shown) => { const [title] = globalThis.echarts?.getInstanceByDom(document.getElementById('result-chart'))"
+            "?.getOption()?.title ?? []; return title?.text === 'No result yet.' && title.show === shown; }")
+    page.wait_for_function(says, arg=True)
+    trials.tell(0, "final 0.5", "end")
+    page.wait_for_function(says, arg=False)
+
+
+def test_a_paused_experiment_of_which_nothing_runs_says_that_it_is_paused(server: RunningServer, open_page: Any,
+                                                                         tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page.get_by_role("button", name="Pause").click()
+    trials.tell(0, "final 0.5", "end")
+    expect(page.locator("[data-cell=running]").first).to_have_text("0")
+    expect(page.locator("#why")).to_contain_text("No new trial is started until the experiment is resumed.")
+    expect(page.locator("#why")).not_to_contain_text("slot")
+    server.post(f"experiments/{trials.experiment}/actions/stop/")
+
+
+def test_a_trial_says_its_rank_and_its_parameters_are_copied_in_three_forms(server: RunningServer, open_page: Any,
+                                                                           tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=2,
+                       searchSpace={"x": {"_type": "uniform", "_value": [0, 1]},
+                                    "act": {"_type": "choice", "_value": ["relu"]}})
+    trials.tell(0, "final 0.5", "end")
+    trials.tell(1, "final 0.75", "end")
+    server.wait_for_experiment(trials.experiment)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#head [data-cell=best]").click()
+    expect(page.locator("#rank")).to_have_text("1st of 2")
+    for form, text in (("JSON", '"act": "relu"'), ("command line", "--act"), ("Python", '"act"')):
+        page.get_by_role("button", name=form).click()
+        page.wait_for_function("(text) => navigator.clipboard.readText().then((copied) => copied.includes(text))",
+                               arg=text)

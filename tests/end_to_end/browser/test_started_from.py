@@ -57,3 +57,28 @@ def test_where_the_search_begins_is_set_field_by_field(server: RunningServer, op
     page.get_by_label("Constraints on parameters").fill("")
     page.get_by_label("Constraints on parameters").blur()
     expect(text).not_to_have_value(re.compile("constraints"))
+
+
+def test_an_answer_about_the_text_leaves_what_is_wrong_in_a_field_and_what_is_said_of_it(
+        server: RunningServer, open_page: Any) -> None:
+    page = open_page(server, "/new/?way=fields")
+    note = page.locator("#fields-note")
+    page.get_by_label("Experiment file").fill("trialCommand: true\n"
+                                              "searchSpace:\n  x: {_type: uniform, _value: [0, 1]}\n")
+    expect(page.get_by_label("Command of one trial")).to_have_value("true")
+    held: list[Any] = []
+    page.route("**/experiments/config-fields/", lambda route: route.continue_() if held else held.append(route))
+    points = page.get_by_label("Points to try first")
+    with page.expect_request("**/experiments/config-fields/"):
+        page.get_by_label("Replicates").fill("3")
+        points.fill("0.5")
+    points.blur()
+    expect(note).to_contain_text("Each line is a JSON object")
+    held[0].continue_()
+    expect(page.get_by_label("Experiment file")).to_have_value(re.compile("replicates: 3"))
+    expect(note).to_contain_text("Each line is a JSON object")
+    expect(points).to_have_value("0.5")
+    points.fill('{"x": 0.5}')
+    points.blur()
+    expect(page.get_by_label("Experiment file")).to_have_value(re.compile(r"startPoints: \[\{x: 0.5\}\]"))
+    expect(note).not_to_contain_text("Each line is a JSON object")

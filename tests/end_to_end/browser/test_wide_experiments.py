@@ -62,7 +62,7 @@ def test_no_page_is_wider_than_the_window_with_a_hundred_parameters(
         server: RunningServer, open_page: Callable[..., Any], wider: SimulatedTrials, name: str) -> None:
     path = PAGES[name].format(experiment=wider.experiment, trial=wider.one_finished)
     page = open_page(server, path)
-    page.wait_for_load_state("networkidle")
+    page.settle()
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(100)
@@ -74,7 +74,7 @@ def test_no_page_is_wider_than_the_window_with_a_hundred_parameters(
 def test_a_page_of_many_parameters_can_be_read_and_used_by_everybody(
         server: RunningServer, open_page: Callable[..., Any], wide: SimulatedTrials, name: str) -> None:
     page = open_page(server, PAGES[name].format(experiment=wide.experiment, trial=wide.one_finished))
-    page.wait_for_load_state("networkidle")
+    page.settle()
     page.evaluate(AXE.read_text())
     assert not serious_violations(page)
     page.emulate_media(color_scheme="dark")
@@ -170,6 +170,30 @@ def test_the_most_important_axes_come_first_and_names_are_told_apart(parameters:
         assert place["x"] > 0
         assert place["x"] + place["width"] <= width
         assert overflow(parameters) <= 0
+
+
+#: Where names over axes break into lines: the character before, and the one after.
+BREAKS = """(heads) => heads.flatMap((head) => {
+    const walker = document.createTreeWalker(head.querySelector("[aria-hidden]"), NodeFilter.SHOW_TEXT), places = [];
+    while (walker.nextNode()) for (let at = 0; at < walker.currentNode.length; at += 1) {
+        const range = new Range();
+        range.setStart(walker.currentNode, at);
+        range.setEnd(walker.currentNode, at + 1);
+        places.push([walker.currentNode.data[at], range.getBoundingClientRect().top]);
+    }
+    return places.slice(1).flatMap(([now, top], at) => Math.abs(top - places[at][1]) > 4 ? [places[at][0] + now] : []);
+})"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_over_axes_break_between_their_parts_only(parameters: Any, width: int) -> None:
+    parameters.set_viewport_size({"width": width, "height": 900})
+    wait_for_chart(parameters, "#parallel-chart",
+                   lambda option: len(option["parallelAxis"]) == heads(parameters).count() + 1)
+    breaks = heads(parameters).evaluate_all(BREAKS)
+    assert breaks, "some names take two lines"
+    assert not [around for around in breaks if not re.match(r"[/._:… -]|[a-z0-9][A-Z]", around)]
+    assert heads(parameters).evaluate_all("(all) => all.every((head) => head.scrollHeight <= head.clientHeight + 1)")
 
 
 def test_axes_are_moved_and_removed_by_keys(parameters: Any) -> None:

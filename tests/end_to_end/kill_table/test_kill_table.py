@@ -20,6 +20,7 @@ from random import Random
 import pytest
 
 from tests.end_to_end.kill_table.dying_server import POINTS
+from tests.end_to_end.kill_table.killed_parts import keeper_of
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.running_server import RunningServer
 from tests.fakes.unkind_http_proxy import UnkindHttpProxy
@@ -103,12 +104,6 @@ def test_ctrl_c_with_20_running_trials_and_a_new_start_lose_nothing(running_serv
 # --- what runs beside a trial dies -------------------------------------------------------------
 
 
-def keeper_of(server: RunningServer, row: dict) -> int:
-    """The pid of a running trial's keeper."""
-    [file] = server.data_folder.rglob(f"{row['id']}/**/{contract.KEEPER_FILE}")
-    return int(json.loads(file.read_text())["pid"])
-
-
 @pytest.mark.kill_table("kill -9 of a trial")
 @pytest.mark.slow
 def test_a_killed_trial_has_failed_with_all_it_reported_and_the_others_go_on(
@@ -131,7 +126,7 @@ def test_a_trial_whose_keeper_was_killed_is_judged_by_what_is_left(
     rows = running_server.wait_until(lambda: len(found := experiment.running()) == 4 and all(
         row["intermediate_count"] == experiment.steps for row in found) and found)
     victim = Random(seed).choice(rows)
-    os.kill(keeper_of(running_server, victim), signal.SIGKILL)
+    os.kill(keeper_of(running_server, victim["id"]), signal.SIGKILL)
     running_server.wait_until(lambda: experiment.rows()[victim["sequence_id"]]["status"] == "FAILED", 120, "it failed")
     assert "keeper" in experiment.rows()[victim["sequence_id"]]["message"]
     (tmp_path / "go").touch()
@@ -147,7 +142,7 @@ def test_what_a_killed_keeper_had_written_down_is_collected_when_the_server_is_b
     running_server.kill()
     victim = Random(seed).choice(rows)
     running_server.wait_until(lambda: experiment.reported() == 800, what="all is reported, to keepers only")
-    os.kill(keeper_of(running_server, victim), signal.SIGKILL)
+    os.kill(keeper_of(running_server, victim["id"]), signal.SIGKILL)
     running_server.start()
     running_server.wait_until(lambda: experiment.rows()[victim["sequence_id"]]["status"] == "FAILED", 120, "it failed")
     (tmp_path / "go").touch()

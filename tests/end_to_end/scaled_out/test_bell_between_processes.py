@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 import subprocess
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from channels.layers import InMemoryChannelLayer
 from channels_redis.pubsub import RedisPubSubChannelLayer
 
 from nniweb.experiments.pubsub.bell_between_processes import BellBetweenProcesses
@@ -134,3 +137,28 @@ def test_a_closed_bell_begins_anew_with_the_next_ring(make_bell: Callable[[], Be
     one.close()
     one.ring(5)
     until(lambda: heard_by_two == [5])
+
+
+class OnceDeaf(InMemoryChannelLayer):
+    """Swallows the first cancelation, as client libraries do under load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = threading.Event()
+
+    async def new_channel(self, prefix: str = "specific.") -> str:
+        self.is_asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE)
+        return str(await super().new_channel(prefix))
+
+
+def test_a_bell_ends_also_where_the_layer_swallows_a_cancelation() -> None:
+    layer = OnceDeaf()
+    bell = BellBetweenProcesses(lambda: layer, lambda pk, needs_round: None)
+    bell.start()
+    assert layer.is_asked.wait(PATIENCE)
+    thread = bell._thread
+    assert thread is not None
+    bell.close()
+    assert not thread.is_alive

@@ -14,8 +14,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.fakes.kubernetes.controllers import Controllers
 from tests.fakes.kubernetes.node import Node
+from tests.fakes.kubernetes.pod_admission import pod_causes
 from tests.fakes.kubernetes.store import Object, Store, matches
-from tests.fakes.kubernetes.validation import as_stored, metadata_causes, schema_causes
+from tests.fakes.kubernetes.validation import (
+    as_stored,
+    labels_and_annotations,
+    metadata_causes,
+    schema_causes,
+)
 
 #: plural -> (group, version, kind)
 BUILT_IN = {"pods": ("", "v1", "Pod"), "secrets": ("", "v1", "Secret"), "configmaps": ("", "v1", "ConfigMap"),
@@ -96,7 +102,7 @@ class ApiAnswers:
 
     def _route(self, method: str, path: str, query: dict[str, str], body: bytes, headers: Any) -> tuple[int, Any]:
         found = _PATH.fullmatch(path)
-        if found is None or found["namespace"] and found["plural"] is None:
+        if found is None or found["namespace"] and found["plural"] is None or found["plural"] == "serviceaccounts":
             return self._elsewhere(method, path, body)
         group, version = found["group"] or "", found["version"] or found["core"]
         plural, name, namespace = found["plural"], found["name"] or "", found["namespace"]
@@ -137,6 +143,15 @@ class ApiAnswers:
             return 200, "ok"
         if path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" and method == "POST":
             return 201, self._review(self._body(body))
+        if found := re.fullmatch(r"/apis/scheduling.k8s.io/v1/priorityclasses/([^/]+)", path):
+            if found[1] not in self.controllers.admission.priority_classes:
+                raise Refused(404, "NotFound", f'priorityclasses.scheduling.k8s.io "{found[1]}" not found',
+                              {"name": found[1], "group": "scheduling.k8s.io", "kind": "priorityclasses"})
+            return 200, {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1", "metadata": {"name": found[1]}}
+        if found := re.fullmatch(r"/api/v1/namespaces/[^/]+/serviceaccounts/([^/]+)", path):
+            if found[1] not in self.controllers.admission.service_accounts:
+                raise self._not_found("serviceaccounts", found[1])
+            return 200, {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": found[1]}}
         if path == "/api/v1/nodes":
             return 200, {"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [
                 {"metadata": {"name": self.node.name}, "spec": {}, "status": {"allocatable": {
@@ -228,9 +243,12 @@ class ApiAnswers:
         if schema is not None and plural not in BUILT_IN:
             body = as_stored({key: value for key, value in item.items() if key != "metadata"}, schema)
             item = {"apiVersion": item["apiVersion"], "kind": kind, "metadata": item["metadata"], **body}
+        if plural == "pods" and (why := self.controllers.admission.refusal(metadata["name"], namespace, item["spec"])):
+            raise Refused(403, "Forbidden", why, {"name": metadata["name"], "kind": "pods"})
         if plural == "jobs":
             item = {**item, "spec": {key: value for key, value in item["spec"].items()
                                      if key not in self.unknown_of_jobs}}
+        item = self.controllers.on_create(plural, item)
         made = self.store.create(plural, namespace, self._stored(plural, item))
         if made is None:
             raise Refused(409, "AlreadyExists", f'{self._full(plural)} "{metadata["name"]}" already exists',
@@ -246,6 +264,12 @@ class ApiAnswers:
         schema = self.schemas.get(plural)
         if schema is not None:
             causes += schema_causes({key: value for key, value in item.items() if key != "status"}, schema)
+        spec = item.get("spec") or {}
+        if plural == "pods":
+            causes += pod_causes(spec)
+        elif plural == "jobs" and not causes:
+            causes += labels_and_annotations(spec["template"].get("metadata") or {}, "spec.template")
+            causes += pod_causes(spec["template"]["spec"], "spec.template.spec")
         if causes:
             self._invalid(plural, item, causes)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
 from tests.fakes.kubernetes.node import Node
+from tests.fakes.kubernetes.pod_admission import Admission, pod_causes
 from tests.fakes.kubernetes.store import Object, Store, now_text
+from tests.fakes.kubernetes.validation import labels_and_annotations
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +44,10 @@ class Controllers:
         self.paused: set[str] = set()
         #: Why no pods may be made, as the API would say it to a controller; "" while they may.
         self.no_pods_because = ""
+        #: The names that pods may have of things that must exist.
+        self.admission = Admission()
+        #: What changes objects before they are stored: plural and object -> the object.
+        self.webhooks: list[Callable[[str, Object], Object]] = []
         self._seen = 0
         #: Monotonic time from which everything is looked at again, where there is so much that not all is looked at.
         self._next_full_round = 0.0
@@ -67,9 +74,9 @@ class Controllers:
         """
         import copy
 
-        if self.no_pods_because:
+        if because := self.no_pods_because or self._why_no_pod(name, trial["metadata"]["namespace"], template):
             if complaint:
-                self.complain(trial, complaint, f"Error creating: {self.no_pods_because}")
+                self.complain(trial, complaint, f"Error creating: {because}")
             return
         template = copy.deepcopy(template)
         owner = owner or trial
@@ -80,14 +87,27 @@ class Controllers:
                                 *(container.get("env") or [])]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {
             "name": name, "labels": {**(metadata.get("labels") or {}), **labels},
-            **({"annotations": annotations} if annotations else {}),
+            "annotations": {**(metadata.get("annotations") or {}), **(annotations or {})},
             "ownerReferences": [{"apiVersion": owner["apiVersion"], "kind": owner["kind"],
                                  "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
                                  "controller": True, "blockOwnerDeletion": True}]},
             "spec": spec, "status": {"phase": "Pending"}}
-        made = self.store.create("pods", trial["metadata"]["namespace"], pod)
+        made = self.store.create("pods", trial["metadata"]["namespace"], self.on_create("pods", pod))
         if made is not None:
             self.node.take(made)
+
+    def _why_no_pod(self, name: str, namespace: str, template: Object) -> str:
+        """Why the API server refuses a pod made of this template, in its words; "" where it does not."""
+        causes = labels_and_annotations(template.get("metadata") or {}, "metadata") + pod_causes(template["spec"])
+        if causes:
+            return f'Pod "{name}" is invalid: ' + ", ".join(f"{field}: {message}" for field, _, message in causes)
+        return self.admission.refusal(name, namespace, template["spec"])
+
+    def on_create(self, plural: str, item: Object) -> Object:
+        """The object as the webhooks leave it."""
+        for change in self.webhooks:
+            item = change(plural, item)
+        return item
 
     def complain(self, item: Object, reason: str, message: str) -> None:
         """A warning about an object, as an event; said once."""

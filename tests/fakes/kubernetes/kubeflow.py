@@ -154,6 +154,14 @@ class TrainJobController:
                                                     "exist")]
             cluster.set_status(trial, status, self.plural)
             return
+        if spec.get("suspend"):
+            for pod in pods:
+                if not pod["metadata"].get("deletionTimestamp"):
+                    cluster.delete_pod(pod)
+            status["conditions"] = [self._condition("Suspended", "Suspended", "TrainJob is suspended")]
+            cluster.set_status(trial, status, self.plural)
+            return
+        status.pop("conditions", None)
         wanted = spec["trainer"].get("numNodes", 1)
         living = {pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in pods}
         for index in range(wanted):

@@ -166,6 +166,8 @@ class _Pod:
     # --- its life --------------------------------------------------------------------------
 
     def _run(self) -> None:
+        if not self._gates_open():
+            return
         if not self._is_schedulable():
             self._status(phase="Pending", conditions=[{
                 "type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": now_text(),
@@ -184,6 +186,19 @@ class _Pod:
             if self._over or not self._run_init(container, mounts):
                 return
         self._run_container(self._spec["containers"][0], mounts)
+
+    def _gates_open(self) -> bool:
+        """Wait until nobody keeps the scheduler from looking at the pod; False where it is deleted before."""
+        if self._spec.get("schedulingGates"):
+            self._status(phase="Pending", conditions=[{
+                "type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": None,
+                "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}])
+        while self._spec.get("schedulingGates"):
+            if self._deleted.wait(LOOK_EVERY) or self.closed:
+                return False
+            pod = self._store.get("pods", self._namespace, self.name)
+            self._spec = self._spec if pod is None else pod["spec"]
+        return True
 
     def _is_schedulable(self) -> bool:
         return not self._why_unschedulable()

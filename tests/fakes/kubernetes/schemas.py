@@ -54,7 +54,10 @@ POD_SPEC = strict(
     ("containers",), restartPolicy={"type": "string", "enum": ["Never", "OnFailure", "Always"]},
     containers=many(CONTAINER), initContainers=many(CONTAINER), volumes=many(VOLUME), serviceAccountName=TEXT,
     automountServiceAccountToken=FLAG, terminationGracePeriodSeconds=COUNT, nodeSelector=TEXTS, hostNetwork=FLAG,
-    imagePullSecrets=many(strict(("name",), name=TEXT)), schedulerName=TEXT,
+    imagePullSecrets=many(strict(("name",), name=TEXT)), schedulerName=TEXT, priorityClassName=TEXT,
+    tolerations=many(strict(key=TEXT, operator=TEXT, value=TEXT, tolerationSeconds=NUMBER, effect={
+        "type": "string", "enum": ["", "NoSchedule", "PreferNoSchedule", "NoExecute"]})),
+    schedulingGates=many(strict(("name",), name=TEXT)),
     activeDeadlineSeconds={"type": "integer", "minimum": 1})
 POD_TEMPLATE = strict(metadata=METADATA, spec=POD_SPEC)
 
@@ -106,9 +109,11 @@ MPIJOB_V2 = _kubeflow("mpiReplicaSpecs", {"Launcher": _SINGLE, "Worker": _REPLIC
                       runLauncherAsWorker=FLAG, sshAuthMountPath=TEXT, launcherCreationPolicy=TEXT,
                       mpiImplementation={"type": "string", "enum": ["OpenMPI", "Intel", "MPICH"]})
 
+#: A runtime's priority class cannot be patched.
+_PATCHED = {name: schema for name, schema in POD_SPEC["properties"].items() if name != "priorityClassName"}
 _NODE_PATCH = strict(template=strict(spec=strict(replicatedJobs=many(strict(
     name=TEXT, template=strict(spec=strict(template=strict(metadata=METADATA, spec={
-        **POD_SPEC, "required": [], "properties": {**POD_SPEC["properties"], "containers": many(
+        **POD_SPEC, "required": [], "properties": {**_PATCHED, "containers": many(
             {**CONTAINER, "required": ["name"]}), "initContainers": many({**CONTAINER, "required": ["name"]})}}))))))))
 TRAINJOB = _object(spec=strict(
     ("runtimeRef",), runtimeRef=strict(

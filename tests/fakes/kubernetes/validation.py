@@ -11,7 +11,7 @@ Cause = tuple[str, str, str]
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_KEY_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 _NAME_RULE = ("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
               "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -27,22 +27,52 @@ def metadata_causes(item: Object) -> list[Cause]:
     name = metadata.get("name") or ""
     if not name:
         return [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
-    causes: list[Cause] = []
-    if len(name) > 253:
-        causes.append(_invalid("metadata.name", name, "must be no more than 253 characters"))
-    if not _SUBDOMAIN.fullmatch(name):
-        causes.append(_invalid("metadata.name", name, _NAME_RULE))
-    for key, value in (metadata.get("labels") or {}).items():
-        if not _LABEL_KEY.fullmatch(key):
-            causes.append(_invalid("metadata.labels", key, "name part must consist of alphanumeric characters"))
-        if len(value) > 63:
-            causes.append(_invalid("metadata.labels", value, "must be no more than 63 characters"))
-        elif not _LABEL_VALUE.fullmatch(value):
-            causes.append(_invalid("metadata.labels", value, _LABEL_RULE))
+    return [*subdomain_causes(name, "metadata.name"), *labels_and_annotations(metadata, "metadata")]
+
+
+def labels_and_annotations(metadata: Object, path: str) -> list[Cause]:
+    """What is wrong with the labels and annotations of an object, or of a template."""
+    annotations = metadata.get("annotations") or {}
+    causes = label_causes(metadata.get("labels") or {}, f"{path}.labels")
+    causes += [cause for key in annotations for cause in _key_causes(key.lower(), f"{path}.annotations", key)]
+    if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > 256 * 1024:
+        causes.append((f"{path}.annotations", "FieldValueTooLong", "Too long: must have at most 262144 bytes"))
     return causes
 
 
-def _invalid(field: str, value: object, rule: str) -> Cause:
+def label_causes(labels: dict[str, str], path: str) -> list[Cause]:
+    """What is wrong with labels, or with a selector of labels."""
+    causes: list[Cause] = []
+    for key, value in labels.items():
+        causes += _key_causes(key, path, key)
+        if len(value) > 63:
+            causes.append(invalid(path, value, "must be no more than 63 characters"))
+        elif not _LABEL_VALUE.fullmatch(value):
+            causes.append(invalid(path, value, _LABEL_RULE))
+    return causes
+
+
+def _key_causes(key: str, path: str, shown: str) -> list[Cause]:
+    domain, slash, name = key.rpartition("/")
+    if not name:
+        return [invalid(path, shown, "name part must be non-empty")]
+    causes = subdomain_causes(domain, path, f"prefix part {_NAME_RULE}") if slash else []
+    if len(name) > 63:
+        causes.append(invalid(path, shown, "name part must be no more than 63 characters"))
+    if not _KEY_NAME.fullmatch(name):
+        causes.append(invalid(path, shown, "name part must consist of alphanumeric characters, '-', '_' or '.', and "
+                                           "must start and end with an alphanumeric character"))
+    return causes
+
+
+def subdomain_causes(name: str, path: str, rule: str = "") -> list[Cause]:
+    """What is wrong with a name that must be a subdomain of RFC 1123."""
+    if len(name) > 253:
+        return [invalid(path, name, "must be no more than 253 characters")]
+    return [] if _SUBDOMAIN.fullmatch(name) else [invalid(path, name, rule or _NAME_RULE)]
+
+
+def invalid(field: str, value: object, rule: str) -> Cause:
     shown = f'"{value}"' if isinstance(value, str) else str(value)
     return field, "FieldValueInvalid", f"Invalid value: {shown}: {rule}"
 
@@ -65,11 +95,11 @@ def schema_causes(value: Any, schema: Object, field: str = "") -> list[Cause]:
                  f'Invalid value: "{found}": {field} in body must be of type {kind}: "{found}"')]
     causes: list[Cause] = []
     if "minimum" in schema and value < schema["minimum"]:
-        causes.append(_invalid(field, value, f"{field} in body should be greater than or equal to {schema['minimum']}"))
+        causes.append(invalid(field, value, f"{field} in body should be greater than or equal to {schema['minimum']}"))
     if "maximum" in schema and value > schema["maximum"]:
-        causes.append(_invalid(field, value, f"{field} in body should be less than or equal to {schema['maximum']}"))
+        causes.append(invalid(field, value, f"{field} in body should be less than or equal to {schema['maximum']}"))
     if "pattern" in schema and not re.search(schema["pattern"], value):
-        causes.append(_invalid(field, value, f"{field} in body should match '{schema['pattern']}'"))
+        causes.append(invalid(field, value, f"{field} in body should match '{schema['pattern']}'"))
     if "enum" in schema and value not in schema["enum"]:
         supported = ", ".join(f'"{word}"' for word in schema["enum"])
         causes.append((field, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {supported}'))

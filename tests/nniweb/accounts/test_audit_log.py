@@ -177,6 +177,8 @@ ACTIONS = {
     "experiments_create": "experiment.launch", "experiments_change": "experiment.change",
     "experiments_undo_change": "experiment.undo-change",
     "experiments_delete": "experiment.delete", "experiments_pause": "experiment.pause",
+    "experiments_freeze": "experiment.freeze", "experiments_trials_freeze": "trials.freeze",
+    "experiments_trials_thaw": "trials.thaw", "trials_freeze": "trials.freeze", "trials_thaw": "trials.thaw",
     "experiments_resume": "experiment.resume", "experiments_stop": "experiment.stop",
     "experiments_rerun_failed": "trials.rerun", "experiments_import_data": "experiment.import-data",
     "experiments_tensorboards_create": "tensorboard.start", "experiments_tensorboards_stop": "tensorboard.stop",

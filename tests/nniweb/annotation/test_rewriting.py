@@ -25,6 +25,11 @@ def test_a_variable_gets_the_value_of_its_parameter(call: str) -> None:
         assert nni.asked == 1
 
 
+def test_a_variable_may_be_assigned_with_a_type() -> None:
+    names, _ = run('"""@nni.variable(nni.choice(1, 2), name=x)"""\nx: int = 0\n', {"trial/x/choice": 2})
+    assert names["x"] == 2
+
+
 def test_parameters_are_asked_for_once_whatever_is_read_first() -> None:
     code = '''
 """@nni.variable(nni.choice(1, 2), name=x)"""

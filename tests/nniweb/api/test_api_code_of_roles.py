@@ -134,6 +134,31 @@ def test_a_folder_outside_of_what_was_uploaded_is_an_error_at_its_role(api, text
     assert "names a folder on the server" in error["message"]
 
 
+@pytest.mark.parametrize("folder", ["leak", "leak/in", "serve/up"])
+def test_no_link_leads_a_role_out_of_what_was_uploaded(api, text, tmp_path, folder) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in FILES.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content.encode()))
+        for name, goal in (("leak", str(tmp_path)), ("serve/up", "../..")):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, goal
+            archive.addfile(link)
+    errors = refused(upload(api, text.replace("codeDirectory: serve", f"codeDirectory: {folder}"), packed.getvalue()))
+    assert errors[0]["field"] in ("trainingService.ps.codeDirectory", "code")
+    assert not Experiment.objects.exists()
+
+
+@pytest.mark.parametrize("folder", ["..", "../learn", "learn/../..", "./serve/../../x", "learn/..//../etc"])
+def test_a_folder_above_what_was_uploaded_is_an_error_at_its_role(api, text, folder) -> None:
+    [error] = refused(upload(api, text.replace("codeDirectory: serve", f"codeDirectory: {folder}"), tar_of(**FILES)))
+    assert error["field"] == "trainingService.ps.codeDirectory"
+    [error] = refused(launch_from_git(api, text.replace("codeDirectory: serve", f"codeDirectory: {folder}")))
+    assert error["field"] == "trainingService.ps.codeDirectory"
+
+
 def test_a_person_who_may_not_name_folders_names_none_for_a_role(as_user, alice, text, sources) -> None:
     answer = upload(as_user(alice), text.replace("codeDirectory: serve", f"codeDirectory: {sources}/serve"),
                     tar_of(**FILES))

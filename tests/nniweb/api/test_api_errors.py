@@ -31,6 +31,29 @@ def test_an_unknown_id_is_404(api) -> None:
         errors(answer)
 
 
+@pytest.mark.parametrize(("body", "field", "message"), [
+    ({"trial_concurrency": 0}, "trial_concurrency", "must be at least 1."),
+    ({"trial_concurrency": 10**9}, "trial_concurrency", "must be at most 99999."),
+    ({"trial_concurrency": "x"}, "trial_concurrency", "must be a whole number."),
+    ({"trial_concurrency": "9" * 2000}, "trial_concurrency", "has too many digits."),
+    ({"trial_concurrency": None}, "trial_concurrency", "must not be null."),
+    ({"name": 5.5, "tags": "x"}, "tags", "must be a list."),
+    ({"name": []}, "name", "must be text."),
+    ({"name": "x" * 300}, "name", "must have at most 200 characters."),
+    ({"search_space": 5}, "search_space", "must be an object of JSON."),
+    ([1], "", "The body must be an object of JSON."),
+])
+def test_a_wrong_value_is_told_in_the_words_of_config_files(api, make_experiment, body, field: str, message: str
+                                                            ) -> None:
+    answer = api.patch(f"/api/v1/experiments/{make_experiment().public_id}/", body)
+    assert answer.status_code == 400
+    assert {"field": field, "message": message} in errors(answer)
+
+
+def test_a_value_that_is_missing_is_told_so(api) -> None:
+    assert {"field": "username", "message": "is required."} in errors(api.post("/api/v1/users/", {}))
+
+
 def test_a_wrong_method_is_405(api) -> None:
     answer = api.put("/api/v1/experiments/", {})
     assert answer.status_code == 405

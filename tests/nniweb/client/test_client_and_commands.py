@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -220,3 +221,32 @@ def test_a_name_is_enough_where_only_one_has_it(client: Client, token: str, tmp_
     make_experiment(public_id="xyz123xyz123", name="mice")
     status, _, err = command(client, token, tmp_path, "experiments", "show", "mice")
     assert (status, err.startswith('Several experiments have this name or an id that begins with "mice"')) == (1, True)
+
+
+#: What ``experiment.config.json()`` of NNI 2.10 gives, but for the folders.
+OF_NNIS_CLASSES = {
+    "experimentType": "hpo", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+    "trialCommand": "python3 trial.py", "trialCodeDirectory": "CODE", "trialConcurrency": 2, "maxTrialNumber": 10,
+    "useAnnotation": False, "debug": False, "logLevel": "info", "experimentWorkingDirectory": "/nowhere/experiments",
+    "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "maximize"}},
+    "trainingService": {"platform": "local", "trialCommand": "python3 trial.py", "trialCodeDirectory": "CODE",
+                        "debug": False, "maxTrialNumberPerGpu": 1, "reuseMode": False}}
+
+
+def test_what_a_script_configured_with_nnis_classes_is_launched_as_it_is(client: Client, config: Path) -> None:
+    folder = json.dumps(str(config.parent))
+    experiment = client.launch(json.loads(json.dumps(OF_NNIS_CLASSES).replace('"CODE"', folder)))
+    stored = Experiment.objects.get(public_id=experiment.id)
+    assert stored.code is not None
+    assert stored.code.file_count == 2  # the script and the file beside it
+    assert (stored.trial_command, stored.max_trial_number) == ("python3 trial.py", 10)
+
+
+def test_the_dictionary_of_the_migration_page_is_launched(client: Client, token: str, config: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "migrate-from-nni.md").read_text()
+    [text] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "client.launch({" in block]
+    monkeypatch.chdir(config.parent)
+    monkeypatch.setenv("NNIWEB_TOKEN", token)
+    exec(text.replace("http://127.0.0.1:8080", client.server), {})  # noqa: S102  the page's own
+    assert Experiment.objects.get().tuner == {"name": "TPE", "class_args": {"optimize_mode": "maximize"}}

@@ -65,6 +65,24 @@ def test_the_old_form_is_understood_too(folder: Path) -> None:
     assert held == ["model.py", "space.json"]
 
 
+def test_a_folder_that_the_platforms_section_names_too_becomes_the_top_in_both_places(folder: Path) -> None:
+    """NNI's Python module writes it so."""
+    text = f'{{"trialCodeDirectory": "{folder}/src", "trainingService": {{"trialCodeDirectory": "{folder}/src"}}}}'
+    assert names(text, folder) == ('{"trialCodeDirectory": ".", "trainingService": {"trialCodeDirectory": "."}}',
+                                   ["model.py"])
+
+
+def test_a_folder_that_only_the_platforms_section_names_is_the_one_that_is_sent(folder: Path) -> None:
+    text = "trainingService: {platform: local, trialCodeDirectory: src}\n"
+    assert names(text, folder) == ('trainingService: {platform: local, trialCodeDirectory: "."}\n', ["model.py"])
+
+
+def test_fields_are_known_in_each_spelling_that_the_server_knows(folder: Path) -> None:
+    text = "trial_code_directory: src\nsearch_space_file: space.json\n"
+    assert names(text, folder) == ('trial_code_directory: "."\nsearch_space_file: space.json\n',
+                                   ["model.py", "space.json"])
+
+
 @pytest.mark.parametrize("text", [
     "trainingServicePlatform: adl\nsearchSpacePath: space.json\ntrial:\n  codeDir: /code/of/the/image\n",
     "searchSpaceFile: space.json\ntrainingService:\n  platform: adl\n  codeDirectoryInImage: /code/of/the/image\n"])

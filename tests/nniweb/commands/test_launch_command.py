@@ -17,6 +17,7 @@ from nniweb.experiments.launch.launch_shell import with_shell
 from nniweb.experiments.models import Cluster, Experiment, User, Worker
 from nniweb.management.following import Follower
 from nniweb.process.process_identity import host_name
+from nniweb.storage.own_files import COMMAND
 from nniweb.tuning.custom_algorithms.module_search import module_folders
 from tests.fakes.python_environments import make_environment, shell_with
 from trainingservice.local.shell import shell_variables
@@ -127,7 +128,7 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_so(config, admin, monkeyp
     assert caught.value.code == 130
     experiment = Experiment.objects.get()
     assert experiment.target == "RUN"
-    assert f"continues. `python manage.py experiments show {experiment.public_id}`" in out.getvalue()
+    assert f"continues. `{COMMAND} experiments show {experiment.public_id}`" in out.getvalue()
 
 
 def test_following_to_done_is_no_error(config, admin, monkeypatch) -> None:

@@ -75,7 +75,7 @@ def changed(config: dict[str, Any], field: str, value: object) -> dict[str, Any]
     ("assessor.classArgs.start_step", "x", "must be a whole number"),
     ("trainingService", LEFT_OUT, "is required"),
     ("trainingService", "local", 'not "local"'),
-    ("trainingService", [{"platform": "local"}], "hybrid"),
+    ("trainingService", [], "is an empty list"),
     ("trainingService.platform", "locla", "local"),
     ("trainingService.platform", LEFT_OUT, "is required"),
     ("trainingService.platform", 3, "name of a platform"),
@@ -234,3 +234,26 @@ def test_an_algorithm_of_ones_own_is_read_in_both_forms(v2: dict, v1: dict, fold
         assert settings.tuner.class_name == "mine.Tuner"
         assert settings.tuner.code_directory == (folder / "code").resolve()
         assert settings.optimize_mode == "minimize"
+
+
+@pytest.mark.parametrize(("given", "seed"), [(2**63 - 1, 2**63 - 1), (-5, -5), (10**30, 10**30 % 2**63), (2**63, 0),
+                                             (-2**63 - 1, 2**63 - 1)])
+def test_the_seed_of_an_own_class_may_be_any_whole_number(v2: dict, folder: Path, given: int, seed: int) -> None:
+    (folder / "code" / "mine.py").write_text("")
+    own = {"className": "mine.Tuner", "codeDirectory": "code", "classArgs": {"seed": given}}
+    settings = parse_experiment_config(v2 | {"tuner": own}, folder).settings
+    assert settings.seed == seed, "what a column of the database can hold"
+    assert settings.tuner.class_args["seed"] == given, "the class gets what was written"
+
+
+@pytest.mark.parametrize(("field", "longest", "words"), [
+    ("environment.DATA", "x" * (131_071 - len("DATA=")), "write it to a file, and give the file's path"),
+    ("environment.DATA", "é" * 65_533, "has 131074 bytes with its name; at most 131071"),
+    ("trialCommand", "true " + "x" * (131_071 - len("true ")), "write it to a script, and run the script"),
+])
+def test_what_no_program_can_be_started_with_is_refused(errors_of: Callable, v2: dict, folder: Path, field: str,
+                                                        longest: str, words: str) -> None:
+    assert parse_experiment_config(changed(v2, field, longest), folder) is not None
+    [error] = errors_of(changed(v2, field, f"{longest}xxx"))
+    assert error.field == field
+    assert words in error.message

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nniweb.experiments.config.durations import LONGEST, format_duration, parse_duration
+from nniweb.experiments.config.durations import LONGEST, format_duration, parse_duration, parse_grace
 
 
 @pytest.mark.parametrize(("written", "seconds"), [
@@ -31,6 +31,13 @@ def test_what_is_longer_than_68_years_is_as_good_as_no_limit(written: object) ->
 def test_a_number_without_a_unit_is_told_how_to_write_it() -> None:
     with pytest.raises(ValueError, match="has no unit: write 30s, 30m, 30h or 30d"):
         parse_duration("30")
+
+
+@pytest.mark.parametrize("written", [0, "0s", -3, 86_401, "30d", 10**30])
+def test_the_time_to_save_a_checkpoint_is_told_its_range_and_not_that_there_is_none(written: object) -> None:
+    with pytest.raises(ValueError, match="^must be from 1s to 1d$"):
+        parse_grace(written)
+    assert (parse_grace("1d"), parse_grace(1)) == (86_400, 1)
 
 
 @given(st.integers(1, LONGEST))

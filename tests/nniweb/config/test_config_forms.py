@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config, resolved_document
+from nniweb.experiments.config.code_roots import CodeRoots
 from trainingservice.local.config import LocalTrialOptions
 
 
@@ -140,6 +141,12 @@ def test_v1_fields_without_a_meaning_here_are_accepted_with_a_note(folder: Path,
     (v1[group] if group else v1)[key] = value
     parsed = parse_experiment_config(v1, folder)
     assert [note for note in parsed.notes if note.startswith(f"{field}: ")]
+
+
+def test_a_folder_without_a_meaning_here_may_lie_anywhere(folder: Path, v2: dict) -> None:
+    v2["experimentWorkingDirectory"] = "~nobody-of-this-machine/nni-experiments"
+    [note] = parse_experiment_config(v2, folder, roots=CodeRoots((folder,))).notes
+    assert note.startswith("experimentWorkingDirectory: has no effect")
 
 
 def test_reuse_mode_is_answered_with_what_it_means_here(folder: Path, v2: dict) -> None:

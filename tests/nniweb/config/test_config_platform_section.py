@@ -75,6 +75,14 @@ def test_a_wrong_secret_is_not_repeated_in_the_error(farm_v2: dict, errors_of: C
     assert "quotes" in error.message
 
 
+@pytest.mark.parametrize("mask", ["***", "********"])
+def test_a_mask_is_not_taken_for_the_secret_that_it_hides(farm_v2: dict, errors_of: Callable, mask: str) -> None:
+    farm_v2["trainingService"]["token"] = farm_v2["trainingService"]["machineList"][0]["password"] = mask
+    assert {error.field for error in errors_of(farm_v2)} == {
+        "trainingService.token", "trainingService.machineList[0].password"}
+    assert all("only stands for a secret" in error.message for error in errors_of(farm_v2))
+
+
 def test_a_stored_section_is_whole_again_with_its_secrets(folder: Path, farm_v2: dict) -> None:
     section = parse_experiment_config(farm_v2, folder).settings.training_service
     assert section is not None

@@ -1,6 +1,7 @@
 """The clusters' pages: GPUs and whose trial holds them, why trials wait, what the last rehearsal found."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import ClassVar
 
 import pytest
@@ -73,6 +74,37 @@ def test_a_machine_that_cannot_be_used_is_counted(page: Page, cluster: Cluster) 
     html = page("/clusters/")
     assert "1 of 2</span>" in html
     assert "no disk" in html, "the card names the machine"
+
+
+def load(cpu_used: float, cpu_total: float, gigabytes_used: int, gigabytes_total: int) -> dict[str, float | int]:
+    return {"cpu_used": cpu_used, "cpu_total": cpu_total, "memory_used": gigabytes_used * 1024**3,
+            "memory_total": gigabytes_total * 1024**3}
+
+
+def test_a_card_has_bars_for_processors_and_memory_of_all_its_machines(page: Page, cluster: Cluster) -> None:
+    add_machine(cluster, "one", [], load=load(1.5, 4, 2, 8))
+    add_machine(cluster, "two", [], load=load(6, 8, 4, 24))
+    html = page("/clusters/")
+    assert '<progress max="12.0" value="7.5" aria-label="CPU"></progress> 7.5 of 12 cores' in html
+    assert "6.0 GB of 32.0 GB" in html
+    assert "machines</dd>" not in html
+    of_one = page(f"/clusters/{cluster.public_id}/")
+    assert "1.5 of 4 cores" in of_one
+    assert "6.0 of 8 cores" in of_one
+
+
+def test_a_card_says_of_how_many_machines_the_load_is_known(page: Page, cluster: Cluster) -> None:
+    add_machine(cluster, "one", [], load=load(1.5, 4, 2, 8))
+    add_machine(cluster, "two", [])
+    assert "CPU and memory of 1 of 2 machines" in page("/clusters/")
+
+
+def test_a_load_that_nobody_has_seen_for_minutes_is_not_shown(page: Page, cluster: Cluster) -> None:
+    machine = add_machine(cluster, "one", [], load=load(1.5, 4, 2, 8))
+    Machine.objects.update(seen_at=machine.seen_at - timedelta(minutes=4))
+    html = page("/clusters/")
+    assert 'aria-label="CPU"' not in html
+    assert "CPU and memory" not in html
 
 
 def test_a_card_has_bars_for_gpus_and_their_memory_and_says_whose_trials_run(

@@ -93,6 +93,15 @@ def test_a_status_among_the_events_has_its_colour_and_other_kinds_have_none(page
         assert '<span class="">launched</span>' in html
 
 
+def test_events_are_chosen_by_the_words_that_they_are_shown_with(page: Page, make_experiment: Make) -> None:
+    experiment = make_experiment()
+    for kind in ("launched", "NO_MORE_TRIAL"):
+        ExperimentEvent.objects.create(experiment=experiment, at=timezone.now(), kind=kind)
+    html = page(f"/experiments/{experiment.public_id}/events/", kind="NO_MORE_TRIAL")
+    assert '<option value="NO_MORE_TRIAL" selected>FINISHING</option>' in html
+    assert '<option value="launched">launched</option>' in html
+
+
 def test_events_come_in_pages_that_keep_the_filter(page: Page, make_experiment: Make) -> None:
     experiment = make_experiment()
     ExperimentEvent.objects.bulk_create(ExperimentEvent(

@@ -7,9 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from nniweb.dashboard.no_readings import no_readings
 from nniweb.dashboard.trial_report import without_terminal_codes
-from nniweb.dashboard.words import breaking, digits, digits_apart, duration, outcome, parameter
+from nniweb.dashboard.words import (
+    breaking,
+    briefly,
+    digits,
+    digits_apart,
+    duration,
+    mean_with_error,
+    outcome,
+    parameter,
+)
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "static" / "js"
 NUMBERS = [0, 1, -3, 12345, 0.5, 0.123456, 1 / 3, 1234.5678, 99999.9, 123456.7, 1e-3, 0.00012345, 1.5e-9, 1e6, 2.5e12,
@@ -73,6 +84,21 @@ def test_round_numbers_beside_an_axis_keep_their_digits(tmp_path: Path) -> None:
         "1.0098", "0.3", "1.00985", "12345.5", "0", "2e-7"]
 
 
+def test_marks_of_a_time_axis_that_differ_read_differently(tmp_path: Path) -> None:
+    marks = [(0.15, 0.05), (0.2, 0.05), (0.02, 0.005), (0.4, 0.2), (12, 2), (300, 60)]
+    said = in_node(tmp_path, "lib/formats.js", "durationTick",
+                   f"{json.dumps(marks)}.map((mark) => durationTick(...mark))")
+    assert said == ["0.15 s", "0.20 s", "0.020 s", "0.4 s", "12 s", "5 min"]
+
+
+def test_a_standard_error_has_two_significant_digits(tmp_path: Path) -> None:
+    cases = [(-0.105716, 0.059438, 3), (12.3456, 1234.4, 2), (0.5, None, 1), (None, None, 0), (2.0, 0.25, 3)]
+    said = ["-0.1057 ± 0.059 (3)", "12.35 ± 1234 (2)", "0.5 (1)", "–", "2 ± 0.25 (3)"]
+    assert [mean_with_error(*case) for case in cases] == said
+    assert in_node(tmp_path, "lib/formats.js", "meanWithError",
+                   f"{json.dumps(cases)}.map((each) => meanWithError(...each))") == said
+
+
 def test_the_outcome_is_said_where_it_is_no_plain_success(tmp_path: Path) -> None:
     cases = [{"outcome": code, "progress": {"total": total, "trials": {"FAILED": failed}}}
              for code, total, failed in (
@@ -84,12 +110,31 @@ def test_the_outcome_is_said_where_it_is_no_plain_success(tmp_path: Path) -> Non
 
 
 def test_names_may_break_between_their_parts(tmp_path: Path) -> None:
-    names = ["lr", "layer0/units", "net.encoder_1-x", "_name", "a//b", "end/", ""]
+    names = ["lr", "layer0/units", "net.encoder_1-x", "_name", "a//b", "end/", "hiddenUnits2Size", "ReLU", ""]
     assert [breaking(name) for name in names] == [
-        "lr", "layer0/<wbr>units", "net.<wbr>encoder_<wbr>1-<wbr>x", "_<wbr>name", "a//<wbr>b", "end/", ""]
+        "lr", "layer0/<wbr>units", "net.<wbr>encoder_<wbr>1-<wbr>x", "_<wbr>name", "a//<wbr>b", "end/",
+        "hidden<wbr>Units2<wbr>Size", "Re<wbr>LU", ""]
     assert breaking("<b>/x") == "&lt;b&gt;/<wbr>x"
     parts = in_node(tmp_path, "lib/names.js", "partsOf", f"{json.dumps(names)}.map(partsOf)")
     assert ["<wbr>".join(found) for found in parts] == [breaking(name) for name in names]
+
+
+@pytest.mark.parametrize("per_line", [6, 7, 9, 13])
+def test_names_in_two_lines_break_between_their_parts_and_are_told_apart(tmp_path: Path, per_line: int) -> None:
+    names = ["learning_rate", "hiddenUnits", "momentum", "lr", "weight_decay_of_the_encoder", "weight_decay_of_decoder"]
+    names += [f"encoder_block/layer{layer}/dropout" for layer in range(12)]
+    short = in_node(tmp_path, "lib/names.js", "namesInLines, partsOf",
+                    f"namesInLines({json.dumps(names)}, 2, {per_line}).map((text) => partsOf(text))")
+    assert len({"".join(parts) for parts in short}) == len(names)
+    assert short[3] == ["lr"]
+    for parts in short:
+        lines = [""]
+        for part in parts:
+            if len(lines[-1] + part) > per_line:
+                lines.append("")
+            lines[-1] += part
+        assert max(map(len, lines)) <= per_line or len("".join(parts)) <= 8, parts
+        assert len(lines) <= 2 or len("".join(parts)) <= 8, parts
 
 
 @pytest.mark.parametrize("most", [12, 16, 24])
@@ -112,19 +157,30 @@ def test_a_name_that_cannot_be_told_apart_is_not_shortened(tmp_path: Path) -> No
     assert in_node(tmp_path, "lib/names.js", "shortNames", "shortNames([], 8)") == []
 
 
+def test_a_time_is_written_about_as_long_as_the_script_writes_it() -> None:
+    now = timezone.now()
+    today = briefly(now)
+    assert f">{now:%H:%M:%S} UTC</time>" in today
+    assert f'datetime="{now.isoformat()}"' in today
+    assert ">Feb 3 04:05 UTC</time>" in briefly("2024-02-03T04:05:06+00:00")
+    assert briefly(None) == briefly("") == "–"
+
+
 def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: Path) -> None:
     ran = {"machine": "ada", "gpu_indices": [0, 1], "started_at": "2026-01-01T00:00:00Z", "duration": 3.2,
            "ended": True}
     runs = {**ran, "gpu_indices": None, "ended": False}
     cases = [ran, {**ran, "duration": 90.0}, runs, {**runs, "started_at": None}, {**ran, "started_at": None},
              {**ran, "machine": "", "gpu_indices": None}, {**runs, "machine": ""}]
-    assert in_node(tmp_path, "trial/no_readings.js", "noReadings", f"{json.dumps(cases)}.map(noReadings)") == [
+    said = in_node(tmp_path, "trial/no_readings.js", "noReadings", f"{json.dumps(cases)}.map(noReadings)")
+    assert said == [
         "It ran on ada with GPU 0, 1 for 3.2 s: too short for a reading, which is made each 10 s.",
         "It ran on ada with GPU 0, 1 for 1 min 30 s, and no reading of it has come.",
         "It runs on ada. The first reading comes about 10 s after the start.",
         "It does not run on a machine yet.", "It never ran on a machine.",
         "It ran for 3.2 s: too short for a reading, which is made each 10 s.",
         "It runs. The first reading comes about 10 s after the start."]
+    assert [no_readings(case) for case in cases] == said
 
 
 def test_terminal_codes_are_taken_out() -> None:

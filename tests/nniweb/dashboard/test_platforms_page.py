@@ -85,17 +85,38 @@ def test_a_strangers_platform_is_described_from_its_models(plug_in, member: Clie
     assert "geheim" not in json.dumps(found["fields_of_section"])
 
 
+def test_the_default_of_a_group_is_what_a_file_would_have(plug_in, member: Client) -> None:
+    plug_in("stranger", STRANGER.replace("door: Door | None = None", "door: Door = Door(number=8)").replace(
+        "number: int = 7", "lock_number: int = 7\n    number: int = 7\n    key: str | None = None"))
+    [found] = [each for each in member.get("/api/v1/platforms/").json() if each["name"] == "stranger"]
+    [door] = [field for field in found["fields_of_section"] if field["name"] == "door"]
+    assert door["default"] == {"lockNumber": 7, "number": 8}
+    page = unescape(member.get("/platforms/").content.decode())
+    section = page[page.index('id="stranger"'):].partition("</section>")[0]
+    for default in ('{"lockNumber": 7, "number": 8}', "slow", "true", "0.5"):
+        assert f"<code>{default}</code>" in section
+
+
 def test_a_strangers_platform_has_a_place_on_the_page_and_in_the_form(plug_in, member: Client) -> None:
     plug_in("stranger", STRANGER)
     page = member.get("/platforms/").content.decode()
     section = page[page.index('id="stranger"'):].partition("</section>")[0]
     for words in ("door.number", "Where it answers.", "text (secret)", "may suspend a running trial"):
         assert words in section
-    form = member.get("/new/").content.decode()
-    data = re.search(r'<script id="platform-forms" type="application/json">(.*?)</script>', form)
-    assert data is not None
-    assert [field["name"] for field in json.loads(data[1])["stranger"]][:2] == ["address", "password"]
-    assert "<option>stranger</option>" in form
+    assert "<option>stranger</option>" in member.get("/new/").content.decode()
+    form = member.get("/api/v1/platforms/stranger/").json()["fields_of_section"]
+    assert [field["name"] for field in form][:2] == ["address", "password"]
+
+
+def test_new_experiment_loads_no_platform_and_the_form_of_one_loads_no_other(plug_in, member: Client) -> None:
+    """All of them with their libraries take seconds, which the first visitor of a server would wait."""
+    plug_in("stranger", STRANGER)
+    plug_in("other", STRANGER)
+    assert "<option>other</option>" in member.get("/new/").content.decode()
+    assert not {"plugged_stranger", "plugged_other"} & set(sys.modules)
+    assert member.get("/api/v1/platforms/stranger/").status_code == 200
+    assert "plugged_stranger" in sys.modules
+    assert "plugged_other" not in sys.modules
 
 
 BROKEN = {
@@ -124,6 +145,9 @@ def test_a_broken_plug_in_harms_nobody_and_is_shown_with_its_reason(plug_in, mem
     assert said[0] == "broken"
     assert reason in said[1]
     assert member.get("/platforms/").status_code == member.get("/new/").status_code == 200
+    answer = member.get("/api/v1/platforms/broken/")
+    assert answer.status_code == 404
+    assert unescape(reason) in answer.json()["errors"][0]["message"]
     names = [each["name"] for each in member.get("/api/v1/platforms/").json()]
     assert "stranger" in names
     assert "local" in names

@@ -104,6 +104,7 @@ class NniwebKeeperServer:
         code = code or form.code
         parameters = json.loads(form.hyper_parameters.value)
         with self._lock:
+            self._join(form)
             trial = self._attempt(form.job_name).trial
             experiment = trial.experiment
             if not Experiment.objects.filter(public_id=form.experiment_id).exists():
@@ -124,6 +125,17 @@ class NniwebKeeperServer:
                                                      ask_number=parameters["parameter_id"])
             self._set_parameters(trial, form.hyper_parameters)
 
+    def _join(self, form: JobApplicationForm) -> None:
+        """A further attempt of a trial that is here belongs to it; and the trial runs again."""
+        attempt = self._attempt(form.job_name)
+        trial = Trial.objects.filter(public_id=form.trial_job_id).exclude(pk=attempt.trial_id).first()
+        if trial is None:
+            return
+        own = attempt.trial.experiment
+        Attempt.objects.filter(pk=attempt.pk).update(trial=trial, number=trial.attempts.count() + 1)
+        own.delete()
+        Trial.objects.filter(pk=trial.pk).update(target=TrialTarget.RUN)
+
     @staticmethod
     def _set_parameters(trial: Trial, parameters: HyperParameters) -> None:
         document = json.loads(parameters.value)
@@ -135,6 +147,12 @@ class NniwebKeeperServer:
         trial = self._attempt(job_name).trial
         with transaction.atomic():
             set_targets([trial], TrialTarget.SYS_CANCELED, timezone.now(), reason=reason,
+                           revision=next_revision(trial.experiment_id))
+
+    def order_freeze(self, job_name: str, reason: str) -> None:
+        trial = self._attempt(job_name).trial
+        with transaction.atomic():
+            set_targets([trial], TrialTarget.FROZEN, timezone.now(), reason=reason,
                            revision=next_revision(trial.experiment_id))
 
     def order_parameters(self, job_name: str, parameters: HyperParameters) -> None:
@@ -214,6 +232,9 @@ def _as_stored(attempt: Attempt, entries: Iterable[contract.Entry]) -> list[cont
         elif entry["type"] == contract.CHECKPOINT and (
                 found := attempt.checkpoints.filter(manifest=entry["id"]).first()):
             held = {"k": found.k, "step": found.step, "sequence": found.sequence, "name": found.name}
+        elif entry["type"] == contract.CHECKPOINT and attempt.resumed_from is not None \
+                and attempt.resumed_from.manifest == entry["id"]:
+            held = {"event": contract.RESTORED, "name": attempt.resumed_from.name}
         elif entry["type"] == contract.ENDED and attempt.stage == Attempt.Stage.ENDED:
             held = {"exit_code": attempt.exit_code, "reason": attempt.end_reason, "duration": attempt.duration}
         assert held is not None, f"nniweb acknowledged this entry of {attempt.job_name} and has no row of it: {entry}"

@@ -11,6 +11,7 @@ from django.core.files.storage import default_storage
 
 from nniweb.experiments.checkpoints import chunk_files
 from nniweb.experiments.checkpoints.chunk_files import chunk_path, manifest_path
+from nniweb.experiments.launch.job_forms import checkpoints_document
 from nniweb.experiments.models import (
     Attempt,
     Checkpoint,
@@ -23,6 +24,7 @@ from nniweb.experiments.models import (
 from nniweb.experiments.models.account import hash_of
 from nniweb.keeperapi.application import KeeperApplication
 from tests.nniweb.keeperapi.test_keeper_application import acall, call
+from trainingservice.platforms import load_platform
 from trainingservice.testing.keeper_protocol import checkpoint, saved
 from trialkeeper import contract
 
@@ -104,6 +106,14 @@ def test_the_next_attempt_is_told_of_the_latest_three_newest_first(application, 
     newest = job["checkpoints"]["resume"][0]["id"]
     assert call(application, "GET", f"trials/{again.job_name}/checkpoints/{newest}")[0] == 200
     assert call(application, "GET", f"trials/{again.job_name}/checkpoints/{unconfirmed}")[0] == 404
+
+
+@pytest.mark.parametrize(("platform", "asks"), [("local", False), ("slurm", True), ("kubernetes", True)])
+def test_a_keeper_asks_anew_where_the_platform_may_run_its_job_again(make_attempt, platform: str, asks: bool) -> None:
+    service = load_platform(platform)
+    document = checkpoints_document(make_attempt(), service, service.options_model.model_construct(channel="auto"))
+    assert document is not None
+    assert document["asks_anew"] is asks
 
 
 def test_the_first_attempt_is_told_of_none_and_asks_the_database_nothing(application, make_attempt,

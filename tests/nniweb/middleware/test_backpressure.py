@@ -5,6 +5,8 @@ from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
 
+import pytest
+
 from nniweb.middleware.backpressure import with_backpressure
 
 PIECE = {"type": "http.response.body", "body": b"x", "more_body": True}
@@ -17,14 +19,17 @@ class Request:
 
     def __init__(self) -> None:
         self.producer: Any = None
+        self.channel: object | None = object()
         self.sent: list[MutableMapping[str, Any]] = []
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
+        assert self.channel is not None
         assert self.producer is None
         assert streaming
         self.producer = producer
 
     def unregisterProducer(self) -> None:
+        assert self.channel is not None
         self.producer = None
 
 
@@ -85,5 +90,23 @@ def test_an_answer_in_one_piece_and_other_servers_are_left_alone() -> None:
             """Of a server that waits by itself."""
 
         assert with_backpressure(own) is own
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2])
+def test_a_reader_that_hangs_up_is_no_error(pieces: int) -> None:
+    """One that knows the length does so when it has all pieces, before the answer's end is sent."""
+    async def run() -> None:
+        request = Request()
+        send = with_backpressure(partial(handle_reply, request))
+        await send(START)
+        for _ in range(pieces):
+            await send(PIECE)
+        if request.producer is not None:
+            request.producer.stopProducing()
+        request.channel = None
+        await send(PIECE)
+        await send(LAST)
 
     asyncio.run(run())

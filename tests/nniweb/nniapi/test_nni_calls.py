@@ -142,7 +142,7 @@ def test_only_the_member_of_the_update_type_is_changed(nni, experiment, kind, pa
 
 
 @pytest.mark.parametrize(("kind", "params", "words"), [
-    ("TRIAL_CONCURRENCY", {"trialConcurrency": 0}, "greater than or equal to 1"),
+    ("TRIAL_CONCURRENCY", {"trialConcurrency": 0}, "must be at least 1"),
     ("TRIAL_CONCURRENCY", {}, "has no params.trialConcurrency"),
     ("SEARCH_SPACE", {"searchSpace": {"x": {"_type": "unform", "_value": [0, 1]}}}, "uniform"),
     ("SEARCH_SPACE", {"searchSpace": "{"}, "is no JSON"),

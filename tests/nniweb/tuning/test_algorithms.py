@@ -68,6 +68,7 @@ def test_nnis_own_names_and_aliases_of_all_tuners_are_known() -> None:
         ("TPE", {"tpe_args": {"n_startup_jobs": -1}}, "classArgs.tpe_args.n_startup_jobs", "not -1"),
         ("Random", {"seed": "1"}, "classArgs.seed", "must be a whole number"),
         ("Random", {"seed": -1}, "classArgs.seed", "must be at least 0, not -1"),
+        ("Random", {"seed": 2**63}, "classArgs.seed", f"must be at most {2**63 - 1}, not {2**63}"),
         ("GridSearch", {"seed": 1}, "classArgs.seed", "no such argument"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -55,3 +56,13 @@ def test_with_noise_a_race_finds_better_parameters_than_single_runs_in_as_many_t
 def test_a_search_of_the_benchmark_is_repeatable() -> None:
     task = Task("Anneal", "hartmann", 0.2, 8, 3, Way("3, racing", 3, by_mean))
     assert search(task, 30) == search(task, 30)
+
+
+def test_the_greatest_number_is_its_own_mean() -> None:
+    """People report it where a training has come to nothing."""
+    greatest = sys.float_info.max
+    for count in range(1, 101):
+        assert mean_and_error([greatest] * count) == (greatest, None if count == 1 else 0.0)
+        assert mean_and_error([-greatest] * count)[0] == -greatest
+    assert mean_and_error([greatest, -greatest]) == (0.0, None)
+    assert mean_and_error([greatest, math.inf]) == mean_and_error([math.nan]) == (None, None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
 
 from nniweb.web_server.connections import Connections
 from tests.nniweb.web_server.conftest import Served, all_of
@@ -49,12 +51,20 @@ def test_a_body_that_comes_a_byte_at_a_time_is_given_up(serve: Callable[..., Ser
 
 def test_a_slow_but_steady_body_has_its_time(serve: Callable[..., Served]) -> None:
     server = serve(body_seconds=2, body_rate=100, look_seconds=0.1)
-    connection = server.connect()
-    connection.sendall(b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n")
-    for _ in range(28):
-        connection.sendall(b"x" * 2500)
-        time.sleep(0.1)
-    assert connection.recv(65536).endswith(b"70000")
+    answer, longest_pause = b"", 2.0
+    while longest_pause > 1:  # the machine was busy: the body was not steady
+        connection = server.connect()
+        connection.sendall(b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n")
+        times = [time.monotonic()]
+        for _ in range(28):
+            with suppress(ConnectionError):
+                connection.sendall(b"x" * 2500)
+            time.sleep(0.1)
+            times.append(time.monotonic())
+        with suppress(ConnectionError):
+            answer = connection.recv(65536)
+        longest_pause = max(after - before for before, after in pairwise([*times, time.monotonic()]))
+    assert answer.endswith(b"70000")
 
 
 def test_the_pause_between_two_requests_has_its_own_time(serve: Callable[..., Served]) -> None:

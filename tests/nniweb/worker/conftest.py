@@ -14,6 +14,7 @@ from django.utils import timezone
 from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.ingest.one_report import Delivery
+from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.tuning.process.tuner_client import TunerClient
 from nniweb.worker.rounds.runner import ClusterRunner
@@ -111,8 +112,8 @@ class Rig:
 
 
 def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str = "exited", end: bool = True,
-           journal: str = "journal", final: bool = True) -> None:
-    """What a keeper sends of a whole trial: start, values (the last one ``final``, if it ends), end."""
+           journal: str = "journal", final: bool = True) -> Answer:
+    """What a keeper sends of a whole trial: start, values (the last one ``final``, if it ends), end; the answer."""
     attempt = Attempt.objects.filter(trial=trial).latest("number")
     entries: list[dict[str, Any]] = [{"n": 1, "at": 0.0, "type": "started", "pid": 1, "host": "box"}]
     for index, value in enumerate(values):
@@ -126,6 +127,7 @@ def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str 
     answer = reports.store([Delivery(attempt.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": journal}, "entries": entries}), timezone.now())])[0]
     assert answer.status == 200, answer
+    return answer
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from trainingservice.testing.conformance import PlatformUnderTest, TrainingServi
 
 
 class LocalUnderTest(PlatformUnderTest):
+    most_nodes = 2
     metadata_example = ("local_config", '{"gpuIndices": "0,1", "useActiveGpu": true}')
     snapshot_code = False
 

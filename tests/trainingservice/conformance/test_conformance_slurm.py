@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SlurmCluster]:
-    with SlurmCluster() as cluster:
+    with SlurmCluster(nodes=2) as cluster:
         yield cluster
 
 

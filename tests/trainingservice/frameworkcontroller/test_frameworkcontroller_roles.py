@@ -59,6 +59,7 @@ export FB_PS_ADDRESSES=10.42.0.59:$FB_PS_PORT FB_WORKER_IPS=10.42.0.60
 END
 """)
     cluster.node.image_commands["frameworkcontroller/frameworkbarrier"] = ["sh", str(script), "/mnt/frameworkbarrier"]
+    cluster.controllers.admission.service_accounts.add("frameworkbarrier")
     bench.platform.roles = {"service_account_name": "frameworkbarrier", "task_roles": (
         role("ps", "sleep 600"), role("worker", 'echo "$FB_PS_ADDRESSES $FB_WORKER_IPS $FB_WORKER_PORT"'))}
     form, _ = run(bench)

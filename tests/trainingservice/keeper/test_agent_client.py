@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from trainingservice.keeper.agent_client import AgentClient, AgentError, AgentGone, access_document
+from trainingservice.machine_load import MachineLoad
 from trainingservice.trial_job import KeeperAccess
 
 
@@ -64,6 +65,30 @@ ACCESS = KeeperAccess(("http://127.0.0.1:8080",), "secret-token")
 def test_the_agent_says_hello_unasked(agent):
     agent.send(event="hello", version=1, pid=7, machine_id="m", host="ada")
     assert agent.client.hello(5)["machine_id"] == "m"
+
+
+LOAD = {"cpu_used": 1.5, "cpu_total": 2, "memory_used": 3, "memory_total": 4}
+
+
+def test_the_last_load_that_the_agent_told_is_kept_until_it_is_gone(agent):
+    agent.send(event="hello", version=1)
+    agent.client.hello(5)
+    assert agent.client.load is None
+    agent.send(event="load", load=LOAD)
+    agent.answer(ok=True, gpus=[])
+    agent.client.gpus(5)  # what was sent before has been read
+    assert agent.client.load == MachineLoad(1.5, 2.0, 3, 4)
+    agent.die()
+    assert agent.gone.wait(5)
+    assert agent.client.load is None
+
+
+@pytest.mark.parametrize("load", [
+    None, [], {}, {**LOAD, "cpu_used": 3}, {**LOAD, "cpu_used": -1}, {**LOAD, "memory_used": 5},
+    {**LOAD, "cpu_total": 0}, {**LOAD, "cpu_used": "much"}, {**LOAD, "memory_total": 2**70},
+    {**LOAD, "memory_total": float("inf")}, {**LOAD, "cpu_used": float("nan")}, {**LOAD, "cpu_total": float("inf")}])
+def test_a_load_that_cannot_be_is_none(load):
+    assert MachineLoad.from_document(load) is None
 
 
 def test_an_agent_of_another_version_is_refused(agent):

@@ -184,5 +184,5 @@ def test_what_an_old_cluster_drops_of_a_job_is_told_and_nothing_of_it_stays(benc
     detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
     assert field in detail.message
     assert "Kubernetes 1.22" in detail.message
-    assert detail.message.endswith(("or set replicas: 1.", "or leave it out."))
+    assert detail.message.endswith(("or set replicas: 1.", "or leave them out."))
     bench.wait("nothing of it is there", lambda: not bench.platform.left_behind(form.experiment_id))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from trainingservice.errors import TemporaryError
-from trainingservice.kubernetes_base.api import ApiAccess, KubernetesApi
+from trainingservice.kubernetes_base.api import AccessUnreadable, ApiAccess, KubernetesApi
 from trainingservice.limited_yaml import read_yaml
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -87,3 +88,9 @@ def test_a_file_of_a_token_may_end_with_a_line_end(cluster, tmp_path) -> None:
     token.write_text(read_yaml(cluster.kubeconfig.read_text())["users"][0]["user"]["token"] + "\n")
     path.write_text(with_user(cluster, tokenFile=str(token)))
     assert KubernetesApi(ApiAccess(path)).call("GET", "/version")["major"] == "1"
+
+
+def test_a_file_that_is_missing_is_said_in_words(tmp_path: Path) -> None:
+    with pytest.raises(AccessUnreadable) as refused:
+        KubernetesApi(ApiAccess(kubeconfig=tmp_path / "none")).call("GET", "/version")
+    assert f"cannot be read from {tmp_path / 'none'}: No such file or directory. Set kubeconfig" in str(refused.value)

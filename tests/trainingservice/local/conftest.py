@@ -12,6 +12,7 @@ from trainingservice.testing.bench import PlatformUnderTest
 
 
 class LocalUnderTest(PlatformUnderTest):
+    most_nodes = 2
     metadata_example = ("local_config", '{"gpuIndices": "0,1", "maxTrialNumPerGpu": 2, "useActiveGpu": true}')
 
     def new_service(self, context):

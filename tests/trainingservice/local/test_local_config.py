@@ -23,7 +23,7 @@ def test_wrong_gpu_indices_are_refused_with_a_reason(given, message):
 
 def test_defaults_leave_everything_open():
     options = LocalTrialOptions()
-    assert options.canonical() == {"snapshotCode": False}
+    assert options.canonical() == {"snapshotCode": False, "nodes": 1}
     assert LocalTrialOptions.model_validate({"reuseMode": True}).reuse_mode is True
 
 

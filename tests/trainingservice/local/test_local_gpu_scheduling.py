@@ -218,6 +218,15 @@ def test_the_machine_and_its_gpus_are_listed(bench, nvidia_smi, service):
     assert (machine.name, machine.agent_state) == (os.uname().nodename, "running")
 
 
+def test_the_machine_tells_how_busy_it_is_while_its_agent_runs(bench, nvidia_smi, service):
+    bench.wait("the agent told the load", lambda: service.list_machines()[0].load)
+    load = service.list_machines()[0].load
+    assert load.cpu_total == os.cpu_count()
+    assert 0 < load.memory_used < load.memory_total
+    service.clean_up()
+    assert service.list_machines()[0].load is None
+
+
 def test_nvidia_smi_is_hardly_asked_while_no_trial_needs_gpus(bench, nvidia_smi, service):
     bench.wait("the GPUs were looked at once", lambda: service.list_machines()[0].gpus)
     asked = nvidia_smi.looks()

@@ -148,6 +148,20 @@ def test_a_trial_runs_as_its_user_in_a_folder_of_that_user_and_sees_nothing_of_t
     assert not list((bench.context().state_folder / "run_as").iterdir())
 
 
+def test_folders_that_a_trial_has_closed_to_its_own_user_are_removed(bench, user, key, form_as, way):
+    """Root may enter each folder, other users may not. Tools keep their caches read-only, such as Go its modules."""
+    service = open_with_private_folder(bench)
+    form = form_as("mkdir -p cache/module closed/inner; touch cache/module/file closed/inner/file; "
+                   "chmod 555 cache/module; chmod 0 closed/inner closed; pwd", user)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    attempt = Path(bench.output(form).strip()).parent
+    assert attempt.is_relative_to(user.pw_dir)
+    service.clean_up_experiment(bench.experiment)
+    assert not attempt.exists()
+    assert not attempt.parent.exists()
+
+
 def test_a_trial_of_another_user_is_found_again_after_a_restart_and_can_be_stopped(bench, user, key, form_as):
     service = open_with_private_folder(bench)
     form = form_as("echo here; while true; do sleep 0.1; done", user)

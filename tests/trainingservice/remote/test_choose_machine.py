@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from trainingservice.gpus.gpu_slots import GpuReading, Impossible, Waits
-from trainingservice.remote.scheduling import MachineView, Placed, choose_machine, machine_to_keep
+from trainingservice.remote.scheduling import MachineView, Placed, choose_machine, choose_machines, machines_to_keep
 
 FOUR = tuple(map(GpuReading, range(4)))
 ADA, BOB = (MachineView(name, name, gpus=FOUR) for name in ("ada", "bob"))
@@ -51,8 +51,8 @@ def test_what_no_machine_can_ever_do_is_impossible():
 def test_the_machine_that_is_kept_is_left_to_the_large_trial():
     machines = (holding(ADA, 0), holding(BOB, 0, 1, 2))
     assert choose_machine(1, machines) == Placed("ada", (1,))
-    assert choose_machine(1, machines, kept="ada") == Placed("bob", (3,))
-    waits = choose_machine(1, (holding(ADA, 0), holding(BOB, 0, 1, 2, 3)), kept="ada")
+    assert choose_machine(1, machines, kept=("ada",)) == Placed("bob", (3,))
+    waits = choose_machine(1, (holding(ADA, 0), holding(BOB, 0, 1, 2, 3)), kept=("ada",))
     assert isinstance(waits, Waits)
     assert "ada is reserved for a trial that asks for more GPUs and has waited longer" in waits.reason
 
@@ -66,4 +66,29 @@ def test_the_machine_that_is_kept_is_left_to_the_large_trial():
     (4, (replace(ADA, gpus=(*FOUR[:3], GpuReading(3, 1))), holding(BOB, 0, 1)), "ada"),
 ], ids=["fewest missing", "the first of equals", "gpuIndices", "large enough", "none can be asked", "used by others"])
 def test_gpus_are_kept_where_the_fewest_are_missing(number, machines, kept):
-    assert machine_to_keep(number, machines) == kept
+    assert machines_to_keep(number, machines) == ((kept,) if kept else ())
+
+
+def test_machines_are_kept_for_each_node_of_a_trial():
+    machines = (holding(ADA, 0, 1), holding(BOB, 0), replace(holding(BOB, 0, 1, 2), address="cyd"))
+    assert machines_to_keep(4, machines, 2) == ("bob", "ada")
+
+
+def test_nodes_of_a_trial_go_to_different_machines_or_to_none():
+    cyd = replace(BOB, address="cyd", name="cyd")
+    assert choose_machines(2, 2, (holding(ADA, 0), BOB, cyd)) == [Placed("bob", (0, 1)), Placed("cyd", (0, 1))]
+    waits = choose_machines(3, 2, (holding(ADA, 0, 1, 2), BOB, cyd))
+    assert isinstance(waits, Waits)
+    assert (waits.reason.code, waits.reason.arguments["free"], len(waits.reason.arguments["machines"])) == (
+        "nodes_busy", 2, 1)
+    assert "Waits for 3 machines with 2 GPUs each, of which 2 have room: 1 GPU of machine ada is free" in waits.reason
+    away = choose_machines(3, None, (replace(ADA, problem="It is away."), BOB, cyd))
+    assert isinstance(away, Waits)
+
+
+def test_more_nodes_than_machines_that_can_ever_run_one_are_impossible():
+    never = choose_machines(3, 2, (ADA, BOB, replace(BOB, address="dan", name="dan", has_gpus=False)))
+    assert isinstance(never, Impossible)
+    assert never.reason.arguments["fit"] == 2
+    assert "dan" in never.reason
+    assert isinstance(choose_machines(3, None, (ADA, BOB)), Impossible)

@@ -78,7 +78,7 @@ def test_the_preparation_has_two_names(folder, name):
 @pytest.mark.parametrize(("machines", "words"), [
     ("    - {host: ada}", "machineList[0].user"),
     ("    []", "at least 1"),
-    ("    - {host: ada, user: me}\n    - {host: ada, user: me, port: 22}", "named twice"),
+    ("    - {host: ada, user: me}\n    - {host: ada, user: me, port: 22}", "names the machine me@ada:22 twice"),
     ("    - {host: ada, user: me, port: 99999}", "machineList[0].port"),
     ("    - {host: ada, user: me, hostKey: 'aa:bb'}", "SHA256:"),
     ("    - {host: ada, user: me, sshPassphrase: x}", "sshKeyFile"),

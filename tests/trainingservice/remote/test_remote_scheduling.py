@@ -26,6 +26,14 @@ def connected(bench, service):
     bench.wait("all machines are connected", lambda: all(found.healthy for found in service.list_machines()))
 
 
+def test_each_machine_tells_how_busy_it_is_over_its_connection(bench, make_machine):
+    bench.platform.machine_list = [make_machine("ada").settings(), make_machine("bob").settings()]
+    service = bench.open_service()
+    bench.wait("both told their load", lambda: all(found.load for found in service.list_machines()))
+    assert all(found.load.cpu_total >= found.load.cpu_used and found.load.memory_used > 0
+               for found in service.list_machines())
+
+
 def test_trials_go_to_the_least_loaded_machine_and_wait_when_all_are_full(bench, make_machine, lasting):
     first, second = make_machine("ada"), make_machine("bob")
     bench.platform.machine_list = [first.settings(max_trial_number=2), second.settings(max_trial_number=2)]

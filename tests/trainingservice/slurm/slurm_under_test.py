@@ -25,6 +25,10 @@ class SlurmUnderTest(PlatformUnderTest):
         self.shared = folder / "shared"
         self.shared.mkdir(parents=True)
 
+    @property
+    def most_nodes(self) -> int:  # type: ignore[override]
+        return 1 if self.cluster is None else len(self.cluster.nodes)
+
     def settings(self) -> SlurmClusterSettings:
         return SlurmClusterSettings(working_folder=str(self.shared), login_node=self.login_node)
 

@@ -41,10 +41,56 @@ def test_lines_that_are_no_option_or_make_more_than_one_job_are_refused(line):
         SlurmTrialOptions(sbatch_lines=(line,))
 
 
-@pytest.mark.parametrize("name", ["--uid=0", "a b", "x;y", "", "$(id)"])
-def test_names_that_are_more_than_names_are_refused(name):
+@pytest.mark.parametrize("line", [
+    "--arr=1-9", "--arra 1-9", "-a1-9", "-Ha1-9", "-N2", "-n4", "--constraint=x --array=1-9", "-C x -a 1-9",
+    '--ar"ray"=1-9', '--"array=1-9"', "--no", "--job-name=x", "-Jx", "--output=/x", "-o/x", "--err=/x",
+    "--input=x", "--chdir=/", "-D/", "--comment=nniweb:another", "--open-mode=truncate", "--requeue", "--no-requeue",
+    "--dependency=afterany:1", "-d1", "--clusters=other", "-Mother", "--wrap=id", "--uid=0", "--gid=0", "--test-only",
+    "--parsable", "--help", "-V", "--get-user-env", "--wait", "-W"])
+def test_lines_do_not_say_again_what_the_server_says(line):
+    with pytest.raises(ValidationError, match="cannot be used here"):
+        SlurmTrialOptions(sbatch_lines=(line,))
+
+
+@pytest.mark.parametrize("line", [
+    "--x\r--array=1-9", "--x\x0bid", "--x\x85id", "--x\u2028id", "--x\x00", "--ar\\ray=1-9", '--comm"ent=x',
+    "-" + "x" * 1000, " --x", "id", "# x", "\ud800"])
+def test_lines_that_sbatch_and_the_shell_could_read_otherwise_are_refused(line):
+    with pytest.raises(ValidationError) as refused:
+        SlurmTrialOptions(sbatch_lines=(line,))
+    assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize("line", [
+    "--constraint=skylake", "--exclude=n13", "-x n13", "-xn13", "--nodelist=n1,n2", "-w n1", "--exclusive", "--mem=4G",
+    "--nice=10", "--begin=now+1hour", '--mail-user="a@b.example"', "--mail-type=FAIL --mail-user=a@b.example",
+    "--export=NONE", "--hint=nomultithread", "--licenses=matlab:1", "-H", "--signal=B:USR1@60", "--gpus-per-task=1"])
+def test_other_options_may_be_added_one_or_several_in_a_line(line):
+    options = SlurmTrialOptions(sbatch_lines=(line,))
+    assert f"#SBATCH {line}\n" in job_script(options, "/k.pyz", "/shared/f", {})
+
+
+def test_there_is_a_most_of_lines():
+    with pytest.raises(ValidationError, match="at most 100 entries"):
+        SlurmTrialOptions(sbatch_lines=("--exclusive",) * 101)
+
+
+@pytest.mark.parametrize("field", ["partition", "account", "qos", "reservation", "gpu_type"])
+@pytest.mark.parametrize("name", ["--uid=0", "a b", "x;y", "", "$(id)", "a\nb", "'", '"', "x" * 10_000])
+def test_names_that_are_more_than_names_are_refused(field, name):
     with pytest.raises(ValidationError):
-        SlurmTrialOptions(partition=name)
+        SlurmTrialOptions(**{field: name})
+
+
+@pytest.mark.parametrize("text", ["ib", "ib&skylake", "(a100|h100)&ib", "[rack1*2&rack2*4]", "a_b-c.d"])
+def test_features_are_written_as_slurm_has_them(text):
+    assert f"--constraint={text}" in sbatch_options(SlurmTrialOptions(constraint=text), None)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "$(id)", "a;b", "a\nb", "-x", "'a'", "a\\b", "x" * 10_000])
+def test_other_features_are_refused(text):
+    with pytest.raises(ValidationError):
+        SlurmTrialOptions(constraint=text)
 
 
 @pytest.mark.parametrize(("options", "number", "gres"), [
@@ -62,9 +108,11 @@ def test_what_is_left_out_is_left_to_the_cluster():
 
 def test_all_that_is_asked_for_reaches_sbatch():
     options = SlurmTrialOptions(partition="gpu,short", account="lab17", qos="high", trial_cpu_number=4,
+                                constraint="a100", reservation="maintenance",
                                 trial_memory_size="1.5gb", sbatch_lines=("--constraint=ib",), requeue=True)
     words = job_options(form(options, gpu_number=1), options, "nniweb-t", "/shared/f", "home")
-    assert {"--partition=gpu,short", "--account=lab17", "--qos=high", "--cpus-per-task=4", "--mem=1536M", "--requeue",
+    assert {"--partition=gpu,short", "--account=lab17", "--qos=high", "--constraint=a100",
+            "--reservation=maintenance", "--cpus-per-task=4", "--mem=1536M", "--requeue",
             "--gres=gpu:1", "--job-name=nniweb-t", "--chdir=/shared/f", "--output=/shared/f/slurm.out"} <= set(words)
     assert "#SBATCH --constraint=ib\n" in job_script(options, "/k.pyz", "/shared/f", {})
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from nniweb.experiments.config.durations import parse_duration
+from nniweb.experiments.config.durations import parse_duration, parse_grace
 from nniweb.experiments.config.fields.walk import file_key, leaf_types
 
 #: Kinds of form controls. A "group" holds the fields below its name, a "group_list" entries with such fields; a
@@ -99,7 +99,7 @@ def _default(field: FieldInfo) -> Any:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default is PydanticUndefined or holds_secret(field):
         return None
-    return json.loads(json.dumps(default, default=str))
+    return json.loads(_as_json(default))
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -125,7 +125,12 @@ def default_words(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default is None or default is PydanticUndefined:
         return "-"
-    return f"`{json.dumps(default, default=str)}`"
+    return f"`{_as_json(default)}`"
+
+
+def _as_json(default: Any) -> str:
+    return json.dumps(default, default=lambda value: value.model_dump(mode="json", by_alias=True, exclude_none=True)
+                      if isinstance(value, BaseModel) else str(value))
 
 
 def type_words(field: FieldInfo) -> str:
@@ -136,7 +141,8 @@ def type_words(field: FieldInfo) -> str:
 def _type_text(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        if any(isinstance(part, BeforeValidator) and part.func is parse_duration for part in arguments[1:]):
+        if any(isinstance(part, BeforeValidator) and part.func in (parse_duration, parse_grace)
+               for part in arguments[1:]):
             return "duration"
         return _type_text(arguments[0])
     if origin in (Union, types.UnionType):

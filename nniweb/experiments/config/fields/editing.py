@@ -16,14 +16,14 @@ import yaml
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.v1_conversion import is_v1
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, read_text
-from trainingservice.cluster_settings import fold
+from trainingservice.words.spellings import fold
 
 #: Fields that a form may hold, as paths of the v2 form.
 EDITABLE: tuple[str, ...] = (
     "experimentName", "description", "trialCommand", "trialConcurrency", "trialGpuNumber", "maxTrialNumber",
     "maxExperimentDuration", "maxTrialDuration", "tuner.name", "tuner.classArgs", "assessor.name", "assessor.classArgs",
-    "constraints", "outcomeConstraints", "startPoints", "startFrom", "replicates", "cluster",
-    "searchSpace", "searchSpaceFile", "useAnnotation", "trainingService")
+    "constraints", "outcomeConstraints", "startPoints", "startFrom", "replicates", "cluster", "clusters",
+    "searchSpace", "searchSpaceFile", "useAnnotation", "trainingService", "trialOptions")
 _WIDTH = 100
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from nniweb.experiments.config.document import (
     INHERITABLE,
     CheckpointsDocument,
+    ClusterEntryDocument,
     ExperimentDocument,
     FailedTrialsDocument,
     ObjectiveDocument,
@@ -66,6 +67,7 @@ def render() -> str:
         "## tuner, assessor, advisor\n\n" + _table(TunerDocument, _of_tuner(), ""),
         _algorithms("Tuner", TUNERS), _algorithms("Assessor", ASSESSORS),
         "## objectives\n\n" + _table(ObjectiveDocument, {}, ""),
+        "## clusters\n\n" + _table(ClusterEntryDocument, {}, ""),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
         "## failedTrials\n\n" + _table(FailedTrialsDocument, {}, ""),
         "## retention\n\n" + _table(RetentionDocument, {}, ""),

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import Path
-from trainingservice.cluster_settings import fold
+from trainingservice.words.spellings import fold
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
@@ -49,6 +49,11 @@ def leaf_types(annotation: Any) -> Iterator[Any]:
             yield from leaf_types(member)
     else:
         yield annotation
+
+
+def _of_other_platforms(models: Iterable[type[BaseModel]]) -> dict[str, str]:
+    """Folded name of a field that is known elsewhere -> what to do instead."""
+    return {fold(name): said for model in models for name, said in getattr(model, "elsewhere", {}).items()}
 
 
 def model_fields(models: Iterable[type[BaseModel]]) -> dict[str, list[FieldInfo]]:
@@ -92,11 +97,12 @@ class FieldWalk:
         spellings = _spellings(fields)
         result: dict[str, Any] = {}
         raw = self.findings.raw(path) if raw is None else raw
+        hints = {**_of_other_platforms(models), **(hints or {})}
         for written, item in value.items():
             key = spellings.get(fold(written))
             if key is None:
                 message = f"is not a known field here{nearest(written, [*fields, *others])}"
-                self.findings.add_raw((*raw, written), (hints or {}).get(fold(written), message), at_key=True)
+                self.findings.add_raw((*raw, written), hints.get(fold(written), message), at_key=True)
                 continue
             if key in result:
                 before = str(self.findings.raw((*path, key))[-1])

@@ -23,9 +23,6 @@ def check_start(document: ExperimentDocument, search_space: Mapping[str, Any], t
     notes about them. ``search_space`` {}: it has an error of its own, or annotations that are still to be fetched make
     it.
     """
-    if document.start_from and len(document.objectives) > 1:
-        findings.add(_FROM, f"excludes several {findings.spelling('objectives')}: results are compared by one number; "
-                            "name one metric")
     able = [field for field, given, problem_of in (
         (_POINTS, document.start_points, algorithms.start_points_problem),
         (_FROM, document.start_from, algorithms.start_from_problem))

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import Q
 
 from nniweb.experiments.lifecycle.trial_end import UNTOLD
 from nniweb.experiments.models import Attempt, Experiment, ExperimentEvent, Trial, TrialOutput
@@ -50,7 +51,7 @@ def remove_some(work: ClusterWork) -> None:
         cluster=work.cluster_pk, jobs_due_at__lte=now, deleted_at=None).order_by("jobs_due_at").first()
     if experiment is None:
         return
-    due = _due_at(experiment) if service.keeps_ended_jobs else None
+    due = due_at(experiment) if service.keeps_ended_jobs else None
     if due is None or due > now:
         _write(work, experiment, jobs_due_at=due)
         return
@@ -58,7 +59,7 @@ def remove_some(work: ClusterWork) -> None:
         _write(work, experiment, jobs_due_at=now + AGAIN_AFTER)
         return
     is_saved_only = jobs_kept(experiment.retention) == SAVED
-    jobs = _jobs_of(experiment)
+    jobs = jobs_of(experiment, work.cluster_pk)
     names = jobs.whole if is_saved_only else [*jobs.whole, *jobs.unsaved]
 
     def removed(done: RemovedJobs) -> None:
@@ -74,7 +75,7 @@ def remove_some(work: ClusterWork) -> None:
                    lambda: service.remove_ended_jobs(names, keep_unsaved=is_saved_only), removed, failed)
 
 
-def _due_at(experiment: Experiment) -> datetime | None:
+def due_at(experiment: Experiment) -> datetime | None:
     """When its jobs are to go; None: they are not."""
     kept = jobs_kept(experiment.retention)
     if kept == FOREVER or not experiment.is_finished or experiment.ended_at is None:
@@ -82,9 +83,12 @@ def _due_at(experiment: Experiment) -> datetime | None:
     return experiment.ended_at if kept == SAVED else experiment.ended_at + timedelta(days=int(kept))
 
 
-def _jobs_of(experiment: Experiment) -> _Jobs:
-    """The server has all output of a job whose keeper told its end, if none of it was skipped or left out."""
-    attempts = Attempt.objects.filter(trial__experiment=experiment)
+def jobs_of(experiment: Experiment, cluster_pk: int) -> _Jobs:
+    """Those on this cluster. The server has all output of a job whose keeper told its end, if none of it was skipped or
+    left out.
+    """
+    here = Q(cluster=cluster_pk) | Q(cluster=None) if experiment.cluster_id == cluster_pk else Q(cluster=cluster_pk)
+    attempts = Attempt.objects.filter(here, trial__experiment=experiment)
     skipped = set(TrialOutput.objects.filter(attempt__trial__experiment=experiment, skipped__gt=0).values_list(
         "attempt", flat=True))
     jobs = _Jobs([], [])

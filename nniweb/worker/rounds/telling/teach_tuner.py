@@ -8,7 +8,7 @@ from typing import Any
 
 from nniweb.experiments.lifecycle.reason_columns import from_document
 from nniweb.experiments.lifecycle.transitions import move_experiment, set_targets
-from nniweb.experiments.lifecycle.tuner_events import append_events, intermediate_report, number_of_set
+from nniweb.experiments.lifecycle.tuner_events import append_events, reports_of
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
@@ -163,13 +163,8 @@ def _assess(work: ClusterWork, experiment: Experiment) -> bool:
     if not revisions or experiment.pk not in work.tuners:
         return False
     upto = revisions[-1]  # whole revisions only: what has been assessed is remembered by revision
-    rows = new.filter(revision__lte=upto).order_by("revision", "n").values_list(
-        "attempt__trial__public_id", "attempt__trial__ask_number", "attempt__first_sequence", "sequence", "number",
-        "value", "parameter_id")
-    reports = [intermediate_report(experiment, trial, number_of_set(experiment, asked, given), (first or 0) + sequence,
-                                   number, str(value))
-               for trial, asked, first, sequence, number, value, given in rows]
-    work.tuners.assess(experiment, reports, upto)
+    rows = new.filter(revision__lte=upto).order_by("revision", "n")
+    work.tuners.assess(experiment, list(reports_of(experiment, rows)), upto)
     return True
 
 

@@ -2,7 +2,7 @@
 
 import { axis, colour, makeChart } from "../../charts/chart.js";
 import { isEnd } from "../../ui/status.js";
-import { duration } from "../../lib/formats.js";
+import { durationTick } from "../../lib/formats.js";
 
 export class DurationChart {
   /** @param {HTMLElement} element */
@@ -64,7 +64,7 @@ export class DurationChart {
   }
 
   options() {
-    const from = (/** @type {number} */ bar) => duration(bar * this.width);
+    const from = (/** @type {number} */ bar) => durationTick(bar * this.width, this.width);
     return {
       tooltip: {
         trigger: "axis", renderMode: "richText", confine: true, backgroundColor: colour("--raised"), borderColor: colour("--line"),

@@ -1,6 +1,7 @@
 /** The first tab: results of all trials, the best ones, how long they took. */
 
 import { addressState, writeAddress } from "../address_state.js";
+import { Clusters } from "./clusters.js";
 import { DurationChart } from "./duration_chart.js";
 import { page, startHead } from "../head.js";
 import { ResultChart } from "./result_chart.js";
@@ -45,6 +46,7 @@ chooseAxis(addressState().get("axis") === "time");
 results.logarithmic = logarithmic.checked = addressState().get("log") === "1";
 
 const verdict = new Verdict(page.experiment);
+const clusters = new Clusters(page.experiment);
 /** @type {number | undefined} */
 let counting;
 
@@ -55,6 +57,7 @@ startHead({
     front?.heard(trials);
     top.heard(trials);
     verdict.heard(trials);
+    clusters.heard();
     if (!durations.heard(trials)) {
       counting ??= setTimeout(() => {
         counting = undefined;

@@ -3,7 +3,7 @@
 import { axis, colour, statusColour } from "../../charts/chart.js";
 import { rest } from "../../lib/rest.js";
 import { isEnd } from "../../ui/status.js";
-import { digits, statusWord, tick, withDigits } from "../../lib/formats.js";
+import { DIGITS_OF_ERROR, statusWord, tick, withDigits } from "../../lib/formats.js";
 import { MetricChoice } from "../metric_choice.js";
 import { PointedAt } from "./pointed_at.js";
 import { TrialPoints } from "./trial_points.js";
@@ -212,7 +212,7 @@ export class ResultChart extends TrialPoints {
     const tooltip = (/** @type {any} */ event) => {
       const point = this.pointOf(event);
       if (!point) return "";
-      const spread = point.error === null ? "" : ` ± ${digits(point.error)}`;
+      const spread = point.error === null ? "" : ` ± ${withDigits(point.error, DIGITS_OF_ERROR)}`;
       const isWhole = point.final || point.infeasible || partial !== "running" && point.status === "SUCCEEDED";
       const word = point.infeasible ? "infeasible, " : isWhole ? "" : isEnd(point.status) ? "last value " : "so far ";
       const value = point.value === null ? "no result" : `${word}${withDigits(point.value, POINTED_AT)}${spread}`;
@@ -221,7 +221,10 @@ export class ResultChart extends TrialPoints {
     const horizontal = this.byTime
       ? { type: "time" }
       : { type: "value", name: "trial", nameLocation: "end", nameGap: 4, minInterval: 1, min: 0 };
+    const hasValue = this.ordered().some((point) => point.value !== null);
     return {
+      // empty axes alone look as if the chart were still loading
+      title: { show: !hasValue, text: "No result yet.", left: "center", top: "middle", textStyle: { color: colour("--quiet"), fontSize: 14, fontWeight: "normal" } },
       tooltip: {
         trigger: "item", renderMode: "richText", confine: true, formatter: tooltip,
         backgroundColor: colour("--raised"), borderColor: colour("--line"), textStyle: { color: colour("--ink"), fontSize: 12 },

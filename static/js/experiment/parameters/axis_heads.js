@@ -3,11 +3,11 @@
  * place among the others; Delete takes it away. The result's axis is the last one, always.
  */
 
-import { shortNames } from "../../lib/names.js";
+import { breaking, namesInLines } from "../../lib/names.js";
 
-/** Pixels that a character takes, about, and lines of a name. */
-const CHARACTER = 8.3;
+/** Lines of a name, and what is left and right of them in pixels: border and padding. */
 const LINES = 2;
+const BESIDE = 6;
 /** Pixels of a name at most, however far the next axis is. */
 const WIDEST = 116;
 /** Less than this many pixels is a click. */
@@ -30,6 +30,9 @@ export class AxisHeads {
     this.place = { left: 0, step: 1, first: 0, names: [] };
     /** What is dragged. @type {{name: string, button: HTMLElement, from: number, moved: boolean} | null} */
     this.drag = null;
+    this.pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+    /** The names as they are shown, and for which names and width. @type {{of: string, names: string[]}} */
+    this.short = { of: "", names: [] };
     this.result = document.createElement("span");
     this.result.className = "axis-head";
     element.addEventListener("keydown", (event) => this.key(event));
@@ -55,15 +58,14 @@ export class AxisHeads {
    */
   draw(place, all) {
     this.place = place;
-    const most = Math.max(12, LINES * Math.floor(this.width / CHARACTER) - 2);
-    const short = shortNames(all.map((name) => this.axes.title(name)), most);
+    const short = this.shortened(all.map((name) => this.axes.title(name)));
     const focused = document.activeElement instanceof HTMLElement && this.element.contains(document.activeElement) ? document.activeElement.dataset.name : undefined;
     const known = new Map(this.buttons.map((button) => [button.dataset.name, button]));
     const heads = place.names.map((name, index) => {
       const button = known.get(name) ?? this.button(name);
       const title = this.axes.title(name);
       button.title = title;
-      /** @type {Element} */ (button.firstElementChild).textContent = short[place.first + index];
+      /** @type {Element} */ (button.firstElementChild).replaceChildren(...breaking(short[place.first + index]));
       /** @type {Element} */ (button.lastElementChild).textContent = `${title}, axis ${place.first + index + 1} of ${all.length}`;
       this.stand(button, index);
       return button;
@@ -75,6 +77,17 @@ export class AxisHeads {
     // what is dragged or focused stays in the page
     if (now.length !== this.element.children.length || now.some((head, index) => this.element.children[index] !== head)) this.element.replaceChildren(...now);
     if (focused !== undefined) this.buttons.find((button) => button.dataset.name === focused)?.focus({ preventScroll: true });
+  }
+
+  /** With as much of each as has room, measured in the font of the page. @param {string[]} titles */
+  shortened(titles) {
+    const of = JSON.stringify([this.width, titles]);
+    if (this.short.of !== of) {
+      if (!this.result.isConnected) this.element.append(this.result); // outside the page it has no font
+      this.pen.font = getComputedStyle(this.result).font;
+      this.short = { of, names: namesInLines(titles, LINES, this.width - BESIDE, (text) => this.pen.measureText(text).width) };
+    }
+    return this.short.names;
   }
 
   /** @param {string} name */

@@ -10,6 +10,12 @@ const QUESTIONS = {
     text: "Selected trials that have not ended are ended now, and metrics that they have not reported yet are lost. Ended trials do not change.",
     action: count === "1 trial" ? "Stop trial" : "Stop trials",
   }),
+  freeze: (count) => ({
+    title: `Freeze ${count}?`,
+    text: "Selected trials that have not ended are asked to save a checkpoint and end. They continue from their last checkpoint when somebody "
+      + "thaws them; a trial without one begins from the beginning.",
+    action: count === "1 trial" ? "Freeze trial" : "Freeze trials",
+  }),
   rerun: (count) => ({
     title: `Run ${count} again?`,
     text: "Each gets a new trial with the same parameters, unless it has not ended or is being run again already. The number of trials "
@@ -18,10 +24,10 @@ const QUESTIONS = {
   }),
 };
 /** @type {Record<string, string>} */
-const DONE = { stop: "stopped", rerun: "queued again", tag: "tagged" };
+const DONE = { stop: "stopped", freeze: "being frozen", thaw: "thawed", rerun: "queued again", tag: "tagged" };
 
 /**
- * @param {string} action  stop, rerun or tag
+ * @param {string} action  stop, freeze, thaw, rerun or tag
  * @param {string} experiment
  * @param {number} count
  * @param {{trials: string[]} | {fitting: Record<string, string>}} chosen
@@ -35,7 +41,7 @@ export async function runMany(action, experiment, count, chosen) {
     const tags = await askedTags(words);
     if (!tags) return false;
     body = { ...chosen, ...tags };
-  } else if (!await confirmed(QUESTIONS[action](words))) return false;
+  } else if (action in QUESTIONS && !await confirmed(QUESTIONS[action](words))) return false;
   const outcome = await rest("POST", `experiments/${experiment}/trials/actions/${action}/`, body);
   const told = document.getElementById("many-done");
   if (told) {

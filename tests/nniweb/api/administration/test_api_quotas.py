@@ -16,7 +16,7 @@ def test_an_administrator_sets_changes_lists_and_removes_quotas_and_the_audit_lo
     made = api.post(QUOTAS, {"user": "alice", "max_trials": 4, "max_gpus": 2})
     assert made.status_code == 201, made.content
     assert made.json() == {"id": made.json()["id"], "user": "alice", "group": None, "max_trials": 4, "max_gpus": 2,
-                           "max_experiments": None, "max_checkpoint_gb": None}
+                           "max_experiments": None, "max_checkpoint_gb": None, "max_priority": None}
     assert api.post(QUOTAS, {"group": "vision", "max_experiments": 3}).status_code == 201
     assert api.post(QUOTAS, {"max_trials": 1}).json()["user"] is None
     changed = api.patch(f"{QUOTAS}{made.json()['id']}/", {"max_gpus": None, "max_trials": 0})

@@ -411,6 +411,15 @@ def test_machines_say_who_holds_their_gpus(api, as_user, alice, cluster, make_ex
         {"gpu_indices": [1], "trial": None, "experiment": None}]
 
 
+def test_machines_say_how_busy_they_are_as_long_as_that_is_recent(api, cluster) -> None:
+    load = {"cpu_used": 1.5, "cpu_total": 4.0, "memory_used": 5, "memory_total": 8}
+    Machine.objects.create(cluster=cluster, name="box", load=load, seen_at=timezone.now())
+    Machine.objects.create(cluster=cluster, name="old", load=load, seen_at=timezone.now() - timedelta(minutes=4))
+    Machine.objects.create(cluster=cluster, name="plain", seen_at=timezone.now())
+    told = {machine["name"]: machine["load"] for machine in api.get(address(cluster)).json()["machines"]}
+    assert told == {"box": load, "old": None, "plain": None}
+
+
 def test_platforms_say_what_they_need(api, vault) -> None:
     rows = {row["name"]: row for row in api.get("/api/v1/platforms/").json()}
     assert set(rows) == set(platform_names())

@@ -51,9 +51,30 @@ def test_on_several_machines_it_is_refused_without_shared_storage(api, pbt, code
     assert experiment.tuner["class_args"]["all_checkpoint_dir"] == f"/mnt/there/nni/{experiment.public_id}/checkpoint"
 
 
-def test_on_a_single_machine_elsewhere_the_folder_must_be_named(api, pbt, code_folder, ada) -> None:
-    machines = [{"host": "192.0.2.1", "user": "ann", "password": "sesame"}]
-    editing.create_cluster("one", "remote", {"machineList": machines}, owner=ada, is_private=False, host="")
+MACHINES = [{"host": f"192.0.2.{number}", "user": "ann", "password": "sesame"} for number in (1, 2)]
+
+
+def test_on_several_machines_whose_keepers_call_the_server_they_carry_what_is_in_the_folder(api, pbt, code_folder, ada
+                                                                                           ) -> None:
+    editing.create_cluster("two", "remote", {"machineList": MACHINES}, owner=ada, is_private=False, host="")
+    body = {"config": pbt, "base_directory": str(code_folder), "cluster": "two"}
+    named = pbt.replace("  name: PBT\n", "  name: PBT\n  classArgs:\n    all_checkpoint_dir: /scratch/run\n")
+    for config in (pbt, named):  # a folder that is not shared helps nobody
+        answer = api.post("/api/v1/experiments/", {**body, "config": config})
+        assert answer.status_code == 201, answer.content
+        experiment = Experiment.objects.get(public_id=answer.json()["id"])
+        assert "all_checkpoint_dir" not in experiment.tuner["class_args"]
+    assert api.post("/api/v1/experiments/", {**body, "config": pbt + SHARE}).status_code == 201
+    experiment = Experiment.objects.latest("pk")
+    assert experiment.tuner["class_args"]["all_checkpoint_dir"] == f"/mnt/there/nni/{experiment.public_id}/checkpoint"
+    refused = api.post("/api/v1/experiments/", {**body, "config": pbt + "checkpoints: false\n"})
+    assert [error["field"] for error in refused.json()["errors"]] == ["sharedStorage"]
+
+
+def test_on_a_single_machine_elsewhere_the_folder_must_be_named_where_no_keeper_carries_it(api, pbt, code_folder, ada
+                                                                                          ) -> None:
+    editing.create_cluster("one", "remote", {"machineList": MACHINES[:1]}, owner=ada, is_private=False, host="")
+    pbt += "checkpoints: false\n"
     body = {"config": pbt, "base_directory": str(code_folder), "cluster": "one"}
     answer = api.post("/api/v1/experiments/", body)
     assert answer.status_code == 400, answer.content

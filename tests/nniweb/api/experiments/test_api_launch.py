@@ -84,6 +84,17 @@ def test_fields_in_snake_case_are_launched(api, code_folder) -> None:
     assert body["code_sha256"] == CodeArchive.objects.get().sha256
 
 
+@pytest.mark.parametrize(("seed", "status"), [(2**63 - 1, 201), (2**63, 400), (10**30, 400)])
+def test_a_seed_that_the_database_cannot_hold_is_refused(api, code_folder, seed: int, status: int) -> None:
+    config = {"searchSpace": json.loads(SPACE), "trialCommand": "true", "trialConcurrency": 1,
+              "trialCodeDirectory": str(code_folder), "tuner": {"name": "Random", "classArgs": {"seed": seed}},
+              "trainingService": {"platform": "local"}}
+    answer = api.post("/api/v1/experiments/", {"config": config})
+    assert answer.status_code == status, answer.content
+    if status == 400:
+        assert [error["field"] for error in refused(answer)] == ["tuner.classArgs.seed"]
+
+
 def test_errors_repeat_the_callers_spelling(api) -> None:
     errors = refused(api.post("/api/v1/experiments/", {
         "name": "x", "max_duration": "soon", "search_space": {"x": {"_type": "uniform", "_value": [2, 1]}},

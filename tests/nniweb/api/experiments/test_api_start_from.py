@@ -17,6 +17,8 @@ from nniweb.experiments.models import (
     EarlierExperiment,
     Experiment,
     ExperimentEvent,
+    MetricName,
+    MetricNumber,
     Proposal,
     Trial,
     TrialParameters,
@@ -107,13 +109,90 @@ def test_what_does_not_fit_is_named(send: Callable[..., Any], earlier: Experimen
     ({"objectives": [{"metric": "loss", "optimizeMode": "minimize"}]}, "this one to minimize loss"),
     ({"tuner": {"name": "Random"}}, "Random, which does not learn from results"),
     ({"tuner": {"name": "Hyperband", "classArgs": {"R": 4, "eta": 2}}}, "cannot be used with Hyperband"),
-    ({"objectives": [{"metric": name, "optimizeMode": "minimize"} for name in "ab"]}, "excludes several objectives"),
+    ({"objectives": [{"metric": name, "optimizeMode": "minimize"} for name in "ab"]},
+     "has the objective to minimize default, and this one to minimize a and to minimize b. Its results cannot be "
+     "compared; name an experiment with these objectives."),
 ])
 def test_what_cannot_be_compared_is_refused(send: Callable[..., Any], earlier: Experiment, fields: dict[str, Any],
                                             said: str) -> None:
     found = errors(send(startFrom=[earlier.public_id], **fields))
     assert [said in message for field, message in found.items() if field.startswith("startFrom")] == [True]
     assert Experiment.objects.count() == 1
+
+
+@pytest.mark.parametrize("given", [
+    "nonesuch", 7, None, {}, [7], [None], [[]], [{}], [""], ["../../etc/passwd"], ["x" * 100_000],
+    ["' OR 1=1 --"], [f"id{number}" for number in range(100)], ["nonesuch"] * 5])
+def test_what_is_no_id_is_refused_by_the_name_of_its_field(send: Callable[..., Any], earlier: Experiment, given: Any
+                                                           ) -> None:
+    answer = send(startFrom=given) if given is not None else send(startFrom=[earlier.public_id, None])
+    found = errors(answer)
+    assert found, answer.content
+    assert all(field.startswith("startFrom") for field in found)
+    assert len(answer.content) < 5000
+    assert Experiment.objects.count() == 1
+
+
+def test_a_hundred_earlier_experiments_are_more_than_five(
+        send: Callable[..., Any], make_experiment: Callable[..., Experiment]) -> None:
+    many = [make_experiment(status="DONE") for _ in range(6)]
+    for one in many:
+        add_results(one, [{"x": 0.5, "n": 1}])
+    [message] = errors(send(startFrom=[one.public_id for one in many])).values()
+    assert "5" in message
+    assert send(startFrom=[one.public_id for one in many[:5]]).status_code == 201
+    same = send(startFrom=[many[0].public_id] * 5)
+    assert same.status_code == 201
+    assert len(same.json()["started_from"]) == 1
+
+
+def test_two_experiments_may_start_from_each_other_in_turn(send: Callable[..., Any], earlier: Experiment) -> None:
+    second = Experiment.objects.get(public_id=send(startFrom=[earlier.public_id]).json()["id"])
+    add_results(second, [{"x": 0.25, "n": 3}])
+    third = send(startFrom=[second.public_id, earlier.public_id])
+    assert third.status_code == 201, third.content
+    assert [(one["id"], one["taken"]) for one in third.json()["started_from"]] == [
+        (second.public_id, 1), (earlier.public_id, 5)]  # its own results, not those that it was given
+
+
+BOTH = [{"metric": "acc", "optimizeMode": "maximize"}, {"metric": "ms", "optimizeMode": "minimize"}]
+STORED = [{"metric": one["metric"], "optimize_mode": one["optimizeMode"]} for one in BOTH]
+
+
+@pytest.fixture
+def of_two(make_experiment: Callable[..., Experiment]) -> Experiment:
+    """With the objectives ms and acc, in this order; one trial has not reported acc."""
+    made: Experiment = make_experiment(name="two", status="DONE", objectives=STORED[::-1])
+    metric = MetricName.objects.create(experiment=made, name="acc")
+    for number, trial in enumerate(add_results(made, [{"x": number / 8, "n": number} for number in range(8)])):
+        if number != 5:
+            MetricNumber.objects.create(trial=trial, metric=metric, final=(number % 4) / 10)
+    return made
+
+
+def test_results_of_several_objectives_are_taken_by_the_names_of_their_metrics(
+        send: Callable[..., Any], of_two: Experiment) -> None:
+    launched = send(startFrom=[of_two.public_id], objectives=BOTH, tuner={"name": "TPE"})
+    assert launched.status_code == 201, launched.content
+    row = EarlierExperiment.objects.get(experiment__public_id=launched.json()["id"])
+    assert (row.available, row.taken) == (7, 7)
+    # acc and ms of each, those of the front before all others
+    assert sorted(row.results, key=lambda one: one[0]["n"]) == [
+        [{"x": number / 8, "n": number}, [(number % 4) / 10, float(number)]] for number in range(8) if number != 5]
+    assert {point["n"] for point, _ in row.results[:4]} == {0, 1, 2, 3}
+
+
+def test_one_of_several_objectives_may_be_the_only_one_now(send: Callable[..., Any], of_two: Experiment) -> None:
+    launched = send(startFrom=[of_two.public_id], objectives=BOTH[:1], tuner={"name": "TPE"})
+    assert launched.status_code == 201, launched.content
+    row = EarlierExperiment.objects.get(experiment__public_id=launched.json()["id"])
+    assert [value for _, value in row.results] == [0.3, 0.3, 0.2, 0.2, 0.1, 0.0, 0.0]
+
+
+def test_an_objective_in_the_other_direction_is_refused(send: Callable[..., Any], of_two: Experiment) -> None:
+    turned = [BOTH[0], {**BOTH[1], "optimizeMode": "maximize"}]
+    assert "to minimize ms and to maximize acc, and this one to maximize acc and to maximize ms" in errors(
+        send(startFrom=[of_two.public_id], objectives=turned, tuner={"name": "TPE"}))["startFrom[0]"]
 
 
 def test_an_experiment_without_results_is_refused(send: Callable[..., Any], earlier: Experiment) -> None:
@@ -132,6 +211,14 @@ def test_the_best_and_a_spread_of_the_others_are_taken(
     assert values[:BEST_TAKEN] == list(range(BEST_TAKEN))
     assert values[-1] == 899
     assert max(after - before for before, after in zip(values, values[1:], strict=False)) < 30
+
+
+def test_equal_parameters_with_the_greatest_numbers_have_a_mean(
+        send: Callable[..., Any], make_experiment: Callable[..., Experiment]) -> None:
+    source = make_experiment(status="DONE")
+    add_results(source, [{"x": 0.5, "n": 1}] * 4, final_number=1.7e308)
+    made = Experiment.objects.get(public_id=send(startFrom=[source.public_id]).json()["id"])
+    assert EarlierExperiment.objects.get(experiment=made).results == [[{"x": 0.5, "n": 1}, 1.7e308]]
 
 
 def test_replicates_count_as_their_mean(send: Callable[..., Any], make_experiment: Callable[..., Experiment]) -> None:

@@ -115,3 +115,25 @@ def test_the_trials_page_has_them_with_a_download(attempt: Attempt, admin: User,
     assert f'href="/api/v1/trials/{attempt.trial.public_id}/checkpoints/{pk}/" download' in page
     assert "It went on from the checkpoint" in page
     assert "went on from step 3" in page, "in the table of attempts"
+
+
+def test_a_trial_says_which_one_it_continues_and_a_checkpoint_which_trials_went_on(
+        application, attempt: Attempt, make_attempt, admin: User, client, with_token) -> None:
+    parent = attempt.trial
+    child = make_attempt(parent.experiment, continues=parent)
+    client.force_login(admin)
+    page = client.get(f"/trials/{child.trial.public_id}/").content.decode()
+    link = f'Continues <a href="/trials/{parent.public_id}/">trial {parent.sequence_id}</a>'
+    assert f"{link}." in page
+    report(application, child, STARTED, {
+        "n": 2, "at": 1.0, "type": "checkpoint", "event": "restored", "k": 0, "name": "step-3", "step": 3, "size": 5,
+        "id": Checkpoint.objects.get(name="step-3").manifest}, journal_id="j3")
+    assert f"{link}, from its checkpoint." in client.get(f"/trials/{child.trial.public_id}/").content.decode()
+    assert f'attempt 2, <a href="/trials/{child.trial.public_id}/">trial {child.trial.sequence_id}</a>' in client.get(
+        f"/trials/{parent.public_id}/").content.decode()
+    api = with_token(admin)
+    document = api.get(f"/api/v1/trials/{child.trial.public_id}/").json()
+    assert document["continues"] == {"id": parent.public_id, "sequence_id": parent.sequence_id}
+    assert api.get(f"/api/v1/trials/{parent.public_id}/").json()["continues"] is None
+    newest = api.get(address(attempt)).json()["results"][0]
+    assert (newest["resumed_attempts"], newest["resumed_trials"]) == ([2], [child.trial.public_id])

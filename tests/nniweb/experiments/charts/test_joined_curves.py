@@ -79,6 +79,46 @@ def test_an_attempt_that_has_reported_nothing_yet_shows_what_it_goes_on_from(mak
     assert TrialReport(attempt.trial).curve == [(0, 0.0), (1, 0.1)]
 
 
+@pytest.fixture
+def continued(make_attempt: Callable[..., Attempt]) -> Attempt:
+    """0.0, 0.1, 0.2, of which the last was after the checkpoint; another trial continues it there with 1.0, 1.1."""
+    parent = reported(make_attempt(), 0.0, 0.1, 0.2)
+    child = make_attempt(parent.trial.experiment, continues=parent.trial)
+    child.resumed_from = Checkpoint.objects.create(
+        attempt=parent, trial=parent.trial, manifest="0" * 64, name="c", size=1, file_count=1, joined_sequence=2,
+        confirmed_at=BEGAN, created_at=BEGAN)
+    child.first_sequence = 2
+    child.save()
+    return reported(child, 1.0, 1.1)
+
+
+def test_a_trial_that_continues_another_one_has_its_curve_up_to_the_checkpoint(continued: Attempt) -> None:
+    both = series_of_these(continued.trial.experiment, ["0", "1"], 100).series
+    assert [list(zip(one.steps, one.values, strict=True)) for one in both] == [
+        [(0, 0.0), (1, 0.1), (2, 0.2)], [(0, 0.0), (1, 0.1), (2, 1.0), (3, 1.1)]]
+    assert both[1].seconds == [0, 10, 10, 20]
+    [alone] = whole_curves([continued.trial])
+    assert alone.values == [0.0, 0.1, 1.0, 1.1]
+    assert TrialReport(continued.trial).curve == [(0, 0.0), (1, 0.1), (2, 1.0), (3, 1.1)]
+    text = "".join(json_pieces(continued.trial.experiment, Trial.objects.all(), intermediate=True))
+    assert [one["intermediate"] for one in json.loads(text)["trials"]] == [
+        ["0.0", "0.1", "0.2"], ["0.0", "0.1", "1.0", "1.1"]]
+
+
+def test_a_curve_goes_on_over_retries_of_both_trials(continued: Attempt) -> None:
+    child = reported(next_attempt(continued, after=3), 2.0)
+    parent = reported(next_attempt(continued.resumed_from.attempt), 9.0)
+    assert [one.values for one in whole_curves([child.trial, parent.trial])] == [[0.0, 0.1, 1.0, 2.0], [9.0]]
+
+
+def test_the_assessor_is_told_what_a_trial_has_of_the_one_that_it_continues(continued: Attempt) -> None:
+    experiment = Experiment.objects.get()
+    told = [(event["sequence"], event["value"], event.get("inherited", False))
+            for event in assessor_history(experiment, 10**9)
+            if event["event"] == "intermediate" and event["trial"] == continued.trial.public_id]
+    assert told == [(0, 0.0, True), (1, 0.1, True), (2, 1.0, False), (3, 1.1, False)]
+
+
 def test_the_export_has_the_joined_curve(resumed: Attempt) -> None:
     text = "".join(json_pieces(resumed.trial.experiment, Trial.objects.filter(pk=resumed.trial_id), intermediate=True))
     [trial] = json.loads(text)["trials"]

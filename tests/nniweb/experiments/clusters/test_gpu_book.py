@@ -3,7 +3,8 @@
 import pytest
 
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
-from nniweb.experiments.models import Attempt
+from nniweb.experiments.models import Attempt, NodeBooking
+from trainingservice.gpus.gpu_slots import GpuBooking
 
 pytestmark = pytest.mark.django_db
 
@@ -35,3 +36,23 @@ def test_an_attempt_that_has_ended_holds_nothing_and_gets_nothing(make_attempt) 
     assert book.booked("m1") == {}
     assert book.book("m1", other.job_name, (0,), 1)
     assert not book.book("m1", mine.job_name, (1,), 1)
+
+
+def test_the_nodes_of_a_trial_are_booked_together_or_not_at_all(make_attempt) -> None:
+    book, other, mine = AttemptGpuBook(), make_attempt(), make_attempt()
+    assert book.book("m2", other.job_name, (1,), 1)
+    assert not book.book_nodes(mine.job_name, [GpuBooking("m1", (0,)), GpuBooking("m2", (0, 1))])
+    assert (book.booked("m1"), book.booked("m2")) == ({}, {other.job_name: (1,)})
+    assert book.book_nodes(mine.job_name, [GpuBooking("m1", (0,)), GpuBooking("m2", (0,)), GpuBooking("m2", (2, 3))])
+    assert (book.booked("m1"), book.booked("m2")) == (
+        {mine.job_name: (0,)}, {other.job_name: (1,), mine.job_name: (0, 2, 3)})
+    assert not book.book("m2", make_attempt().job_name, (3,), 1)
+    book.free(mine.job_name)
+    assert (book.booked("m1"), book.booked("m2"), NodeBooking.objects.count()) == ({}, {other.job_name: (1,)}, 0)
+
+
+def test_the_nodes_of_a_trial_that_has_ended_hold_nothing(make_attempt) -> None:
+    book, mine = AttemptGpuBook(), make_attempt()
+    assert book.book_nodes(mine.job_name, [GpuBooking("m1", (0,)), GpuBooking("m2", (0,))])
+    Attempt.objects.filter(pk=mine.pk).update(stage=Attempt.Stage.ENDED)
+    assert (book.booked("m1"), book.booked("m2")) == ({}, {})

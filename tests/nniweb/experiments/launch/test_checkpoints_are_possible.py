@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from nniweb.experiments.checkpoints.checkpoint_settings import checkpoint_settings
+from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
 from nniweb.experiments.config import parse_experiment_config
 from nniweb.experiments.config.resolved import resolved_document
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import check_checkpoints
 from nniweb.experiments.launch.launch_cluster import options_of
+from nniweb.experiments.models import Experiment
 from trainingservice.platforms import load_platform
 
 
@@ -55,10 +56,10 @@ def test_the_section_means_the_same_however_it_is_written(tmp_path: Path, asked:
 
 
 def test_sizes_are_given_to_keepers_in_bytes() -> None:
-    settings = checkpoint_settings({"maxSize": "3gb", "rate": "50mb"})
+    settings = checkpoints_of(Experiment(config={"checkpoints": {"maxSize": "3gb", "rate": "50mb"}}))
     assert settings is not None
     assert (settings.max_bytes, settings.bytes_per_second) == (3 * 2**30, 50 * 2**20)
-    assert checkpoint_settings(False) is None
-    default = checkpoint_settings(None)
+    assert checkpoints_of(Experiment(config={"checkpoints": False})) is None
+    default = checkpoints_of(Experiment(config={}))
     assert default is not None
     assert (default.keep, default.keep_best, default.max_bytes, default.bytes_per_second) == (2, False, 2**31, None)

@@ -178,6 +178,7 @@ EXPRESSIONS = {"search", "match", "fullmatch", "findall", "finditer"}
 #: Places that read words of somebody else: no reason of ours is told from them. File -> whose words.
 WORDS_OF_OTHERS = {
     "nniweb/api/experiments/launch_code.py": "an error of the config in which a path of the server must not be shown",
+    "nniweb/http/error_form.py": "those of Django REST framework, which are put into our words",
     "trainingservice/files/yaml_faults.py": "the YAML library's",
     "trainingservice/openpai/api.py": "the answers of OpenPAI",
     "trainingservice/reasons.py": "causes of platforms without codes (tells_of)",

@@ -2,7 +2,17 @@
 
 import pytest
 
-from nniweb.experiments.lifecycle.trial_end import observed_by_platform, told_by_keeper, with_cause
+from nniweb.experiments.lifecycle.trial_end import (
+    completed,
+    held,
+    observed_by_platform,
+    platform_decides,
+    told_by_keeper,
+    with_cause,
+    with_platforms_word,
+)
+from nniweb.experiments.models import Experiment
+from trainingservice.reasons import Reason, as_document
 from trainingservice.trial_job_status import TrialJobStatus as S
 
 
@@ -59,3 +69,33 @@ def test_the_platforms_cause_is_told_of_ends_that_nobody_wanted(status, target, 
 
 def test_the_platforms_cause_is_told_once() -> None:
     assert with_cause(S.FAILED, "OOMKilled. It ended.", "RUN", "OOMKilled.") == "OOMKilled. It ended."
+
+
+def rank_failed(ended: str) -> dict:
+    reason = Reason("rank_failed", rank=2, machine="cyd", said="It ended.", ended=ended)
+    return {"status": "FAILED", "message": str(reason), "code": reason.code, "arguments": reason.arguments,
+            "exit_code": None, "cause": str(reason), "because": as_document(reason)}
+
+
+@pytest.mark.parametrize(("of_rank", "kept"), [("exited", "exited"), ("lost", "lost"), ("", "platform")])
+def test_an_end_of_several_ranks_is_that_of_the_rank_which_failed_first(of_rank: str, kept: str) -> None:
+    """The keeper of rank 0 only knows that it was stopped."""
+    told = told_by_keeper(ended("stopped", 143), "RUN")
+    whole = completed(held(told), rank_failed(of_rank))
+    assert (whole["status"], whole["reason"], whole["exit_code"]) == ("FAILED", kept, 143)
+    end = with_platforms_word(told, rank_failed(of_rank), "RUN", told_anew=True)
+    assert (end.status, end.reason) == (S.FAILED, kept)
+    assert end.message == "Rank 2 on machine cyd failed, which ended all ranks of the trial. It ended."
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("options", "reason", "exit_code", "decides"), [
+    ({"nodes": 3}, "stopped", 143, True), ({"nodes": 3}, "exited", 1, True), ({"nodes": 3}, "lost", None, True),
+    ({"nodes": 3}, "exited", 0, False), ({"nodes": 3}, "time_limit", 143, False), ({"nodes": 1}, "exited", 1, False),
+    ({}, "stopped", 143, False)])
+def test_the_platform_is_asked_which_rank_failed(make_attempt, options, reason, exit_code, decides) -> None:
+    attempt = make_attempt()
+    Experiment.objects.filter(pk=attempt.trial.experiment_id).update(trial_options=options)
+    told = told_by_keeper(ended(reason, exit_code), "RUN")
+    assert platform_decides(told, "RUN", attempt.trial_id) is decides
+    assert platform_decides(told, "USER_CANCELED", attempt.trial_id) is False

@@ -472,6 +472,29 @@ def test_imported_results_of_a_wrong_shape_are_answered_with_a_sentence(kept: Pa
         read_archive(kept)
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+@pytest.mark.parametrize(("statement", "text"), [
+    ("UPDATE TrialJobEvent SET data = ? WHERE event = 'WAITING'", '{"parameter_id": 0, "parameters": {"x": NUMBER}}'),
+    ("INSERT INTO TrialJobEvent (event, timestamp, data) VALUES ('IMPORT_DATA', 1700000000000, ?)",
+     '[{"parameter": {"x": NUMBER}, "value": 1}]')])
+def test_numbers_that_no_json_has_are_answered_with_a_sentence(admin, kept: Path, statement: str, text: str,
+                                                               number: str) -> None:
+    with sqlite3.connect(kept / "db" / "nni.sqlite") as db:
+        db.execute(statement, (text.replace("NUMBER", number),))
+    db.close()
+    with pytest.raises(CommandError, match=r"TrialJobEvent\.data( of an import)? has a number that JSON does not"):
+        call_command("import_nni", str(kept))
+    assert not Experiment.objects.exists()
+
+
+def test_what_cannot_even_be_shown_is_not_said_to_be_continued(admin, tmp_path: Path) -> None:
+    folder = Kept(tmp_path / "kEpt1234", {}).close()
+    with pytest.raises(CommandError, match="^The experiment cannot be imported as it is.\n"):
+        call_command("import_nni", str(folder))
+    with pytest.raises(CommandError, match="^The experiment cannot be continued as it is. Without --continue"):
+        call_command("import_nni", str(folder), "--continue")
+
+
 def test_each_parameter_set_of_a_multi_phase_trial_is_imported_with_its_result(admin, tmp_path: Path) -> None:
     made = Kept(tmp_path / "nni" / "kEpt1234", {**v1(tmp_path), "multiPhase": True})
     for number, (event, index, x) in enumerate((("WAITING", 0, 0.25), ("ADD_HYPERPARAMETER", 1, 0.75),

@@ -48,6 +48,16 @@ def test_what_its_waiting_trials_wait_for_comes_before_that_there_will_be_no_oth
         assert told["message"] == f"No trial is running: {WAITS[:1].lower()}{WAITS[1:]}"
 
 
+@pytest.mark.parametrize(("statuses", "says"), [
+    (("SUCCEEDED", "WAITING", "WAITING"), " 2 unfinished trials wait."),
+    (("RUNNING", "UNKNOWN", "WAITING"), " 2 running trials may still run to the end. 1 other trial waits."),
+    (("SUCCEEDED",), "")])
+def test_a_pause_says_which_trials_still_run_and_which_wait(at_its_limit: Any, statuses: Any, says: str) -> None:
+    """Trials that were frozen with the experiment wait: they do not run to the end."""
+    told = document(at_its_limit(*statuses, waits=Reason("frozen_with_experiment"), status="PAUSED", written=""))
+    assert told["message"] == "No new trial is started until the experiment is resumed." + says
+
+
 def test_that_the_platform_cannot_be_reached_comes_before_that_there_will_be_no_other_trials(at_its_limit: Any
                                                                                              ) -> None:
     experiment = at_its_limit("WAITING")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from nniweb.experiments.actions import intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
-from nniweb.experiments.quotas.launch_quotas import why_not_so_many_gpus
+from nniweb.experiments.quotas.launch_quotas import why_not_so_many_gpus, why_not_this_priority
 from nniweb.experiments.quotas.quota_limits import Holder, Limits
 from nniweb.experiments.quotas.starting_trials import holders_under_way, room_for
 from trainingservice.polling.fair_queue import FairQueue
@@ -25,7 +26,7 @@ CLUSTER = Cluster(pk=7, name="farm", max_trials=None)
 
 
 def holder(pk: int, *, owner: int | None = 1, group: int | None = None, gpus: int = 0, under_way: int = 0) -> Holder:
-    return Holder(pk, owner, group, CLUSTER.pk, gpus, under_way)
+    return Holder(pk, owner, group, CLUSTER.pk, gpus, under_way=under_way)
 
 
 def by_pk(*holders: Holder) -> dict[int, Holder]:
@@ -167,3 +168,52 @@ def test_there_is_one_quota_for_everybody_else_and_none_of_a_user_and_a_group(ad
         Quota(max_trials=2).full_clean()
     with pytest.raises(ValidationError, match="of a user or of a group, not of both"):
         Quota(user=admin, group=group).full_clean()
+
+
+def test_a_priority_above_zero_needs_a_quota_that_allows_it(admin: User) -> None:
+    member = User.objects.create_user("bob")
+    assert why_not_this_priority(member, None, 0) == why_not_this_priority(member, None, -100) == ""
+    assert why_not_this_priority(admin, None, 100) == ""
+    assert why_not_this_priority(member, None, 1).startswith("You may use priorities up to 0, not 1.")
+    Quota.objects.create(max_priority=5)
+    assert why_not_this_priority(member, None, 5) == ""
+    assert why_not_this_priority(member, None, 6).startswith("You may use priorities up to 5, not 6.")
+    Quota.objects.create(user=member)  # an own one counts in place of that for everybody
+    assert why_not_this_priority(member, None, 5) != ""
+
+
+def test_the_priority_of_an_experiment_of_a_group_keeps_to_the_quotas_of_both(group: Group) -> None:
+    member = User.objects.create_user("bob")
+    of_group = Quota.objects.create(group=group, max_trials=9)
+    assert why_not_this_priority(member, group, 1) != "", "it says nothing of priorities"
+    Quota.objects.filter(pk=of_group.pk).update(max_priority=2)
+    assert why_not_this_priority(member, group, 2) == "", "a group's quota is enough"
+    Quota.objects.create(user=member, max_priority=5)
+    assert why_not_this_priority(member, None, 5) == ""
+    assert why_not_this_priority(member, group, 5).startswith("You may use priorities up to 2, not 5.")
+
+
+def test_a_quota_may_ask_for_a_priority_below_zero(admin: User) -> None:
+    assert why_not_this_priority(admin, None, 0) == ""
+    member = User.objects.create_user("bob")
+    Quota.objects.create(user=member, max_priority=-5)
+    assert why_not_this_priority(member, None, -5) == ""
+    assert why_not_this_priority(member, None, 0).startswith("You may use priorities up to -5, not 0.")
+
+
+def test_a_higher_priority_goes_first_however_much_it_has_under_way(make_experiment: Any) -> None:
+    Cluster.objects.update_or_create(name="local", platform="local", defaults={"max_trials": 10})
+    experiment = make_experiment()
+    limits = Limits.now(experiment.cluster)
+    low, high = (Holder(pk, None, None, experiment.cluster_id, 0, priority, under_way)
+                 for pk, priority, under_way in ((1, 0, 0), (2, 1, 6)))
+    under_way = {low.pk: low, high.pk: high}
+    assert room_for(low, 4, limits, under_way, {high.pk: (high, 3)}).count == 1
+    assert room_for(high, 3, limits, under_way, {low.pk: (low, 4)}).count == 3
+
+
+def test_jobs_of_a_higher_priority_are_tried_first() -> None:
+    turns: FairQueue[str] = FairQueue(["high"])
+    turns.add("low", "first")
+    turns.add("high", "second", 5)
+    assert [turns.next(), turns.next(), turns.next()] == ["second", "first", None]

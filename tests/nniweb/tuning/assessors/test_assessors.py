@@ -148,3 +148,15 @@ def test_medianstop_that_waits_for_half_a_trial_ends_none_of_the_best() -> None:
         assert lost == 0
         assert saved > 0.15
     assert lost_and_saved("Medianstop", {}, 0)[0] > 10
+
+
+def test_what_a_trial_has_of_one_that_it_continues_is_not_judged_again() -> None:
+    assessor = Recording(stop_at=1.0)
+    assessment = Assessment(assessor)
+    before = [{**report(sequence, 1.0), "inherited": True} for sequence in range(2)]
+    assert assessment.intermediate([*before, report(2, 3.0)]) == []
+    assert assessor.asked == [[1.0, 1.0, 3.0]]
+    assert assessment.intermediate([*before, report(3, 1.0)]) == ["t"], "told twice, it changes nothing"
+    assert assessor.asked[1:] == [[1.0, 1.0, 3.0, 1.0]]
+    assessment.trial_end("t", False)
+    assert assessor.ended == [("t", [1.0, 1.0, 3.0, 1.0], False)]

@@ -151,7 +151,7 @@ def test_what_it_raises_at_the_end_is_told(
     pid = begun(client, folder, 2, **class_args)
     client.finish_experiment("e")
     wait_until(lambda: not is_alive(pid))
-    assert words in caplog.text
+    wait_until(lambda: words in caplog.text)
     assert notes(folder) == noted
 
 

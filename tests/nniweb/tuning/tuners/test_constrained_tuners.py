@@ -93,7 +93,20 @@ def test_none_of_10000_proposals_breaks_a_constraint() -> None:
     assert count >= 10_000
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("Hyperband", "BOHB", "PBT")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*SLOW, "GridSearch")])
+def test_a_search_goes_on_where_random_draws_hit_nothing(name: str) -> None:
+    """One random point in ten thousand is allowed, and there is no last one."""
+    raw = {name: {"_type": "uniform", "_value": [0, 1]} for name in ("x", "y")}
+    tuner = tuner_of(name, raw, ["x < 2e-4 and y < 0.5"])
+    made = proposals(tuner, 12)
+    assert broken(tuner, made) == []
+    assert len(made) == 12
+    if name not in ("Hyperband", "BOHB", "ASHA", "PBT"):
+        assert len({str(point) for point in made}) == 12
+        assert max(point["y"] for point in made) - min(point["y"] for point in made) > 0.1, "they spread"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("Hyperband", "BOHB", "ASHA", "PBT")])
 def test_a_search_ends_when_every_allowed_point_was_tried(name: str) -> None:
     raw = {"a": {"_type": "randint", "_value": [0, 40]}, "b": {"_type": "randint", "_value": [0, 40]}}
     tuner = tuner_of(name, raw, ["a + b = 40", "a > b"])

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from nniweb.tuning.search_space.parser import parse_search_space
-from nniweb.tuning.search_space.problem import InvalidInput
 from nniweb.tuning.tuner_base.tuner import ResultsNeeded, Tuner
 from nniweb.tuning.tuners.population_training import LOAD_KEY, SAVE_KEY
 from tests.nniweb.tuning.tuners.test_tuners import MIXED, QUADRATIC, as_stored, make
@@ -127,6 +126,5 @@ def test_a_restart_in_the_middle_changes_nothing(ended: int) -> None:
     assert generation(tuner, 15) == generation(rebuilt, 15)
 
 
-def test_a_folder_for_checkpoints_is_needed() -> None:
-    with pytest.raises(InvalidInput, match="all_checkpoint_dir"):
-        make("PBT", {}, QUADRATIC)
+def test_without_a_shared_folder_the_names_are_below_one_that_keepers_give() -> None:
+    assert make("PBT", {}, QUADRATIC).ask(0)[SAVE_KEY] == "checkpoints/1/0"

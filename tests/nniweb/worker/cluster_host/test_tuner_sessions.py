@@ -58,7 +58,7 @@ def desk(client: HandedOutFutures, woken: list[bool], failed: list[Any]) -> Tune
 def asked(desk: TunerSessions, experiment: Experiment) -> list[Any]:
     """Where the answer will be."""
     answers: list[Any] = []
-    desk.ask(experiment, 0, 1, lambda parameters, exhausted, agreements: answers.extend(parameters))
+    desk.ask(experiment, 0, 1, lambda proposals: answers.extend(proposals.parameters))
     return answers
 
 

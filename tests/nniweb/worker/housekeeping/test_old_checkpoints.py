@@ -121,6 +121,22 @@ def test_retention_of_files_removes_those_of_ended_trials(application, make_atte
         assert Checkpoint.objects.count() == left
 
 
+@pytest.mark.parametrize("tuner", ["Hyperband", "BOHB", "ASHA", "PBT"])
+def test_those_that_a_trial_may_yet_continue_stay_until_the_experiment_has_ended(
+        application, make_attempt, make_experiment, upkeep, tuner: str) -> None:
+    attempt = make_attempt(make_experiment(retention={"files": 3}, tuner={"name": tuner}, status="RUNNING"))
+    save_some(application, attempt, (b"one",))
+    Attempt.objects.update(stage="ended", end_received_at=timezone.now())
+    Trial.objects.update(status="SUCCEEDED", ended_at=timezone.now())
+    for status, left in (("RUNNING", 1), ("TUNER_NO_MORE_TRIAL", 1), ("DONE", 0)):
+        Experiment.objects.update(look_after_at=None, status=status)
+        work = upkeep(timedelta(days=4))
+        work.look()
+        work.remove_old_checkpoints()
+        assert Checkpoint.objects.count() == left, status
+        assert Trial.objects.get().files_removed_at is not None
+
+
 def test_a_deleted_experiment_takes_all_of_them_with_it(application, make_attempt, upkeep) -> None:
     attempt = make_attempt()
     experiment = attempt.trial.experiment

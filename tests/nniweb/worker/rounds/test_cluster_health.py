@@ -4,6 +4,7 @@ from nniweb.experiments.models import Cluster, Machine, User
 from nniweb.experiments.models.account import Role
 from nniweb.experiments.pubsub import doorbell
 from trainingservice.base import MachineDetail
+from trainingservice.machine_load import MachineLoad
 from trainingservice.reasons import Reason
 from trainingservice.rest.rest_client import LogInRefused
 
@@ -27,6 +28,48 @@ def test_machines_are_shown_and_pages_of_the_experiments_on_them_look_again(rig,
     rig.rounds(1)
     assert not Machine.objects.exists()
     assert Cluster.objects.get(pk=rig.cluster.pk).health == "good"
+
+
+def test_loads_are_written_every_ten_seconds_and_no_page_of_an_experiment_looks_again(rig, monkeypatch) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.submitted(experiment, 1)
+    used = iter(range(1, 100))
+    monkeypatch.setattr(rig.service, "list_machines", lambda: [
+        MachineDetail("box", "id-1", load=MachineLoad(next(used), 100.0, 1000, 64000)), MachineDetail("other", "id-2")])
+    rig.skip(3)
+    rig.rounds(1)
+    written = {machine.name: machine.load for machine in Machine.objects.all()}
+    assert written == {"box": {"cpu_used": 1.0, "cpu_total": 100.0, "memory_used": 1000, "memory_total": 64000},
+                       "other": None}
+    with doorbell.listening() as listener:
+        rig.skip(3)
+        rig.rounds(1)
+        assert Machine.objects.get(name="box").load["cpu_used"] == 1.0, "it was written three seconds ago"
+        rig.skip(8)
+        rig.rounds(1)
+        assert Machine.objects.get(name="box").load["cpu_used"] == 3.0
+        assert listener.wait(0) == set()
+
+
+def test_a_load_that_stays_is_written_each_minute_and_one_that_is_not_known_any_more_is_taken_away(
+        rig, monkeypatch) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    rig.submitted(experiment, 1)
+    load: MachineLoad | None = MachineLoad(1.0, 4.0, 1000, 64000)
+    monkeypatch.setattr(rig.service, "list_machines", lambda: [MachineDetail("box", "id-1", load=load)])
+    rig.skip(3)
+    rig.rounds(1)
+    first = Machine.objects.get().seen_at
+    rig.skip(20)
+    rig.rounds(1)
+    assert Machine.objects.get().seen_at == first
+    rig.skip(41)
+    rig.rounds(1)
+    assert Machine.objects.get().seen_at > first
+    load = None
+    rig.skip(11)
+    rig.rounds(1)
+    assert Machine.objects.get().load is None
 
 
 def test_what_keeps_a_platform_from_working_is_shown_on_its_cluster(rig, monkeypatch) -> None:

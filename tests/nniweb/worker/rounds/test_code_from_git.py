@@ -78,6 +78,18 @@ def test_roles_with_folders_of_their_own_find_them_in_the_repository(rig, server
     assert "has no folder nowhere, which ps.codeDirectory names" in now(lacking).message
 
 
+@pytest.mark.parametrize("folder", ["leak", "leak/clusters", "serve/up", "../serve", "serve/../.."])
+def test_a_role_gets_no_folder_outside_of_the_repository(rig, server, monkeypatch, folder) -> None:
+    monkeypatch.setattr(load_platform(rig.cluster.platform), "options_model", KubeflowTrialOptions)
+    server.commit("code", {"learn/train.py": "1", "serve/serve.py": "2"},
+                  links={"leak": str(code_archives.settings.DATA_FOLDER), "serve/up": "../.."})
+    roles = {"worker": {"codeDirectory": "learn"}, "ps": {"codeDirectory": folder, "command": "sleep 600"}}
+    experiment = from_git(rig, server.url("code"), trial_options=roles)
+    rig.until(lambda: now(experiment).status == "ERROR", PATIENCE)
+    assert now(experiment).code_id is None
+    assert "ps.codeDirectory" in now(experiment).message or "leak" in now(experiment).message
+
+
 def test_it_fails_with_git_s_own_words_and_tries_again_when_resumed(rig, server) -> None:
     experiment = from_git(rig, server.url("later"))
     rig.until(lambda: now(experiment).status == "ERROR", PATIENCE)

@@ -8,9 +8,10 @@ from django.utils import timezone
 from nniweb.experiments.actions import intents
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.ingest.one_report import Delivery
-from nniweb.experiments.models import Attempt, Experiment, Trial, TunerEvent
+from nniweb.experiments.models import Attempt, Checkpoint, Experiment, Trial, TunerEvent
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.reasons import Reason
 from trainingservice.receiver.report_reading import read_report
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
@@ -109,7 +110,8 @@ def test_a_keeper_that_comes_back_after_its_attempt_was_given_up_changes_nothing
     first = Attempt.objects.get(trial=trial)
     Attempt.objects.filter(pk=first.pk).update(end_reason="exited", stage="ended")
     trial.refresh_from_db()
-    Attempt.objects.create(trial=trial, number=2, job_name=f"{trial.public_id}r2", created_at=trial.created_at)
+    Attempt.objects.create(trial=trial, number=2, job_name=f"{trial.public_id}r2", created_at=trial.created_at,
+                           cluster=trial.experiment.cluster)
     before = Trial.objects.filter(pk=trial.pk).values().get()
     answer = reports.store([Delivery(first.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": "journal"}, "entries": [
@@ -214,3 +216,25 @@ def test_what_a_platform_will_never_take_is_not_tried_again(make_rig: Callable[.
     experiment = rig.experiment(trial_concurrency=1, max_trial_number=1, retry=OWN | PLATFORM)
     rig.until(lambda: Trial.objects.filter(experiment=experiment, status="FAILED").exists())
     assert Attempt.objects.filter(trial__experiment=experiment).count() == 1
+
+
+@pytest.mark.parametrize(("has_saved", "number_of_attempts"), [(False, 1), (True, 2)])
+def test_a_platforms_time_limit_is_the_trials_own_unless_it_saved_a_checkpoint_before(
+        rig: Rig, has_saved: bool, number_of_attempts: int) -> None:
+    """Without one the next attempt would begin at the same place, and end at the same place."""
+    trial = one_trial(rig, retry=PLATFORM)
+    report(trial, 0.1, end=False)
+    if has_saved:
+        now = timezone.now()
+        Checkpoint.objects.create(attempt=Attempt.objects.get(trial=trial), trial=trial, manifest="a" * 64,
+                                  name="step-1", size=1, file_count=1, k=1, created_at=now, stored_at=now,
+                                  confirmed_n=2, confirmed_at=now)
+    rig.service.say(trial.public_id, TrialJobStatus.FAILED, message=Reason(
+        "platform_time_limit", said="Slurm ended the job at its time limit.", platform="Slurm", cause="TIMEOUT"))
+    rig.rounds()
+    rig.skip(61)
+    rig.until(lambda: Attempt.objects.filter(trial=trial, stage="ended").exists())
+    assert Attempt.objects.filter(trial=trial).count() == number_of_attempts
+    trial.refresh_from_db()
+    assert trial.status == ("WAITING" if has_saved else "FAILED")
+    assert "Slurm ended the job at its time limit." in trial.message

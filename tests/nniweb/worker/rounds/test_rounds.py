@@ -440,7 +440,7 @@ def test_the_tuner_hears_of_an_end_before_it_is_asked_for_more(rig: Rig, monkeyp
     experiment = rig.experiment(trial_concurrency=1)
     [trial] = rig.submitted(experiment, 1)
     experiment.refresh_from_db()
-    found = work_counts_of([experiment.pk])[experiment.pk]
+    found = work_counts_of([experiment.pk], experiment.cluster_id)[experiment.pk]
     teach_tuner.teach_tuner(rig.runner.work, experiment, found)
     report(trial, 0.5)  # just between two steps of a round
     with monkeypatch.context() as patch:

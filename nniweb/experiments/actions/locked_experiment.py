@@ -1,0 +1,10 @@
+"""The experiment that a person's wish is about, as it is now, and nobody else's to change meanwhile."""
+
+from nniweb.experiments.models import Experiment
+from nniweb.experiments.pubsub.revisions import next_revision
+
+
+def locked(experiment: Experiment) -> tuple[Experiment, int]:
+    """The experiment's row as it is now, with the next revision taken (which also takes the row's lock)."""
+    revision = next_revision(experiment.pk)
+    return Experiment.objects.select_related("cluster").get(pk=experiment.pk), revision

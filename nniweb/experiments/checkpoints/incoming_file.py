@@ -1,0 +1,106 @@
+"""What a keeper sends of a checkpoint, while it arrives: a file without a name, whose hash is known when it is whole.
+
+It lies on the disk on which it is to stay, so that keeping it costs no second copy: it gets its name there. Only a
+little is kept in memory alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from trialkeeper.durable_files import flush_folder
+
+#: What has no more bytes is kept in memory alone.
+SMALL = 64 * 1024
+
+
+class IncomingFile:
+    """For one thread at a time. Whoever has it closes it. ``size``: bytes that have come."""
+
+    def __init__(self, folder: str) -> None:
+        """``folder``: there it lies until it has a name, if it is not small."""
+        self._folder = folder
+        self._digest = hashlib.sha256()
+        self._small: list[bytes] = []
+        self._file: IO[bytes] | None = None
+        self.size = 0
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """What came next. Blocks. Raises OSError where the disk is full."""
+        for piece in pieces:
+            self._digest.update(piece)
+            self.size += len(piece)
+        if self._file is None and self.size <= SMALL:
+            self._small += pieces
+            return
+        if self._file is None:
+            self._file = _nameless_file(self._folder)
+            pieces, self._small = [*self._small, *pieces], []
+        for piece in pieces:
+            left = memoryview(piece)
+            while left:
+                left = left[self._file.write(left):]
+        if hasattr(os, "posix_fadvise"):
+            # the disk begins now, a little at a time: commits of the database wait for what is flushed beside them
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    @property
+    def sha256(self) -> str:
+        """Of all that has come, hexadecimal."""
+        return self._digest.hexdigest()
+
+    def content(self) -> bytes:
+        """All that has come."""
+        if self._file is None:
+            return b"".join(self._small)
+        self._file.seek(0)
+        return self._file.read()
+
+    def keep_at(self, path: str) -> bool:
+        """Give the file this name, durably; False where it has to be copied there. Raises OSError.
+
+        Harmless where somebody else has given the name to the same content meanwhile.
+        """
+        if self._file is None:
+            return False
+        folder = Path(path).parent
+        made = [one for one in (folder, *folder.parents) if not one.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        os.fsync(self._file.fileno())
+        into = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # with a descriptor of the folder: only then Python asks for what the link in /proc leads to
+            with contextlib.suppress(FileExistsError):
+                os.link(f"/proc/self/fd/{self._file.fileno()}", Path(path).name, dst_dir_fd=into, follow_symlinks=True)
+        except OSError:  # another disk, or a file system without files that have no name
+            return False
+        finally:
+            os.close(into)
+        for changed in (folder, *(one.parent for one in made)):
+            flush_folder(str(changed))
+        return True
+
+    def close(self) -> None:
+        """Harmless when repeated."""
+        self._small = []
+        if self._file is not None:
+            self._file.close()
+
+
+def _nameless_file(folder: str) -> IO[bytes]:
+    """One that can get a name, where the system has such files. Raises OSError."""
+    try:
+        # not tempfile's: those can never get a name (O_EXCL)
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except (OSError, AttributeError) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE):
+            raise
+        return tempfile.TemporaryFile(dir=folder, buffering=0)
+    return open(descriptor, "r+b", buffering=0)

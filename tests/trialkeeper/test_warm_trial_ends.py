@@ -1,0 +1,105 @@
+"""How warm trials end: output, exit code and signal are those of a plain start of the same script."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.trialkeeper.keeper_run import KeeperRun
+from tests.trialkeeper.warm_attempts import WarmAttempts, how_started, stderr, stdout
+from trialkeeper import contract
+
+SCRIPTS = {
+    "normal": "print('one'); print('two', end='')",
+    "exit code": "import sys; print('out'); sys.exit(7)",
+    "exit text": "import sys; sys.exit('a reason')",
+    "exit None": "raise SystemExit",
+    "exit large": "import sys; sys.exit(300)",
+    "exception": "def deep():\n    raise ValueError('wrong')\n\ndeep()\n",
+    "chained exception": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise KeyError('x') from error\n",
+    "syntax error": "print('never')\nif True print(1)\n",
+    "missing module": "import no_such_module_at_all\n",
+    "null byte": "x = 1\0\n",
+    "os._exit": "import os; print('lost'); os._exit(3)",
+    "abort": "import os; os.abort()",
+    "own signal": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "interrupt": "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(10)",
+    "interrupt raised": "raise KeyboardInterrupt",
+    "stdin": "import sys; print(repr(sys.stdin.read())); input()",
+    "exit handlers": "import atexit\natexit.register(print, 'first')\natexit.register(print, 'last')\n"
+                     "raise ValueError(1)",
+    "own hook": "import sys\nsys.excepthook = lambda *args: print('hook', args[0].__name__)\nraise ValueError",
+    "failing hook": "import sys\ndef hook(*args):\n    raise RuntimeError('hook')\n"
+                    "sys.excepthook = hook\nraise ValueError",
+    "thread at the end": "import threading, time\ndef work():\n    time.sleep(0.2)\n    print('worked')\n"
+                         "threading.Thread(target=work).start()\nprint('main')",
+    "closed stdout": "import os; os.close(1); print('nowhere')",
+    "all closed": "import os; os.closerange(0, 4096)",
+    "warning": "import warnings\nwarnings.warn('careful')\nwarnings.warn('old', DeprecationWarning)",
+    "pickling": "import pickle\n\nclass Thing:\n    value = 3\n\nif __name__ == '__main__':\n"
+                "    print(pickle.loads(pickle.dumps(Thing())).value, Thing.__module__, Thing)\n",
+    "processes": "import multiprocessing as mp\n\ndef square(x):\n    return x * x\n\nif __name__ == '__main__':\n"
+                 "    for method in ('fork', 'spawn', 'forkserver'):\n"
+                 "        with mp.get_context(method).Pool(2) as pool:\n"
+                 "            print(method, pool.map(square, range(4)))\n",
+    "subprocess": "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'print(5)'], "
+                  "capture_output=True, text=True).stdout)\n"
+                  "subprocess.run('exit 4', shell=True, check=True)",
+    "fork": "import os, sys\npid = os.fork()\nif pid == 0:\n    sys.exit(9)\n"
+            "print(os.waitpid(pid, 0)[1] >> 8)\nsys.exit(5)",
+    "limit": "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+             "print(resource.getrlimit(resource.RLIMIT_NOFILE))",
+    "own module": "import beside\nprint(beside.VALUE)",
+    "stack": "import traceback\n\ndef where():\n    raise RuntimeError\n\ntry:\n    where()\nexcept RuntimeError:\n"
+             "    traceback.print_exc()\n",
+    "fault": "import faulthandler\nfaulthandler.enable()\nimport ctypes\nctypes.string_at(0)",
+    "unraisable": "class Bad:\n    def __del__(self):\n        raise ValueError('late')\nbad = Bad()",
+}
+
+
+@pytest.fixture
+def attempts(agents, tmp_path: Path) -> Iterator[WarmAttempts]:
+    (tmp_path / "warm").mkdir()
+    attempts = WarmAttempts(agents(), tmp_path / "warm", "import json")
+    attempts.write("VALUE = 'beside'\n", "beside.py")
+    attempts.until_warm()
+    yield attempts
+    attempts.clean_up()
+
+
+def end_of(run: KeeperRun) -> dict[str, object]:
+    end = run.read(contract.EXIT_FILE)
+    return {**{name: end[name] for name in ("exit_code", "signal", "reason", "message")},
+            "stdout": _without_addresses(stdout(run)), "stderr": _without_addresses(stderr(run))}
+
+
+def _without_addresses(text: str) -> str:
+    # what a fault shows of the stack, and of the modules in C, is what was loaded before
+    text = re.sub(r"(?s)(Current thread.*?line 4 in <module>\n).*", r"\1", re.sub(r"0x[0-9a-f]+", "0x", text))
+    return re.sub(r"pid=\d+", "pid=", text)
+
+
+def test_warm_trials_end_as_plain_ones_do(attempts):
+    differing = {}
+    for name, script in SCRIPTS.items():
+        attempts.write(script)
+        plain, warm = attempts.start(warm=False), attempts.start()
+        attempts.ended(plain)
+        attempts.ended(warm)
+        assert how_started(warm).get("warm"), (name, how_started(warm))
+        if end_of(warm) != end_of(plain):
+            differing[name] = (end_of(plain), end_of(warm))
+    assert not differing
+
+
+@pytest.mark.parametrize("script", ["exception", "exit code", "interrupt raised", "processes"])
+def test_modules_end_as_they_do(attempts, script):
+    attempts.write(SCRIPTS[script])
+    command = f"{sys.executable} -m trial"
+    plain, warm = end_of(attempts.run(command, warm=False)), end_of(attempts.run(command))
+    assert (plain["stdout"], plain["exit_code"], plain["signal"]) == (warm["stdout"], warm["exit_code"], warm["signal"])
+    assert str(plain["stderr"]).splitlines()[-1:] == str(warm["stderr"]).splitlines()[-1:]
