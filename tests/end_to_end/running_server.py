@@ -29,13 +29,13 @@ from trainingservice.testing.processes import RunningProcess, end_processes, pro
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Seconds until the server must answer; migration of an empty database included, on a busy machine.
-START_PATIENCE = 90.0
+START_PATIENCE = 180.0
 #: Seconds for Ctrl-C to end the server.
-STOP_PATIENCE = 45.0
+STOP_PATIENCE = 90.0
 #: Seconds for what a test waits for, unless it says otherwise.
-PATIENCE = 60.0
+PATIENCE = 120.0
 #: Seconds for one command of manage.py, and for one answer of the server.
-COMMAND_PATIENCE, ANSWER_PATIENCE = 60.0, 30.0
+COMMAND_PATIENCE, ANSWER_PATIENCE = 180.0, 60.0
 #: A launch asks the platform first, which on a busy machine takes as long as the server lets it.
 LAUNCH_PATIENCE = 120.0
 

@@ -100,7 +100,6 @@ def test_strangers_are_refused_while_their_bytes_arrive(watched: Watched) -> Non
 def test_a_server_started_by_the_daphne_command_is_the_same(tmp_path: Path, temporary: Path) -> None:
     server = ByTheDaphneCommand(tmp_path / "data", {"TMPDIR": str(temporary)})
     try:
-        server.manage("migrate")
         watched = Watched(server.start(), temporary)
         answers = [watched.send("POST /sign-in/", b"x" * MIB, chunked=chunked) for chunked in (False, True)]
         assert [answer[:13] for answer in answers] == [b"HTTP/1.1 413 "] * 2

@@ -39,6 +39,8 @@ class ScriptedKeeperServer:
         self.gone = False
         self.job: dict[str, Any] | None = None
         self.code: bytes | None = b""  # None: whoever asks is told to come again
+        #: What is served before that, one to a request.
+        self.codes_before: deque[bytes | None] = deque()
         self.files: dict[str, bytes] = {}
         self.chunks: dict[str, bytes] = {}  # by hash
         self.manifests: dict[str, bytes] = {}
@@ -80,7 +82,7 @@ class ScriptedKeeperServer:
             self._script.extend([answer] * times)
         return self
 
-    def wait_for(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    def wait_for(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """What ``condition`` returns as soon as it is true; it is asked whenever a call was handled."""
         until = time.monotonic() + seconds
         with self._changed:
@@ -140,7 +142,8 @@ class ScriptedKeeperServer:
         if handler.command == "GET" and path.endswith("/job"):
             return (200, self.job) if self.job else (404, installation)
         if handler.command == "GET" and path.endswith("/code"):
-            return (503, installation) if self.code is None else (200, self.code)
+            code = self.codes_before.popleft() if self.codes_before else self.code
+            return (503, installation) if code is None else (200, code)
         if "/chunks/" in path or "/checkpoints/" in path:
             return self._answer_about_checkpoints(handler.command, path.split("/", 2)[2], body, installation)
         if handler.command == "PUT":

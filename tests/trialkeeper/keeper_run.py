@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NO_OLD_PYTHON = "no Python %s was found, on PATH or in pyenv"
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 20.0, what: str = "the condition") -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "the condition") -> Any:
     """What ``condition`` returns as soon as it is true."""
     until = time.monotonic() + seconds
     while not (result := condition()):
@@ -82,7 +82,7 @@ class KeeperRun:
         self.processes.append(process)
         return process
 
-    def run(self, command: str | None = None, seconds: float = 30.0, **fields: Any) -> int:
+    def run(self, command: str | None = None, seconds: float = 60.0, **fields: Any) -> int:
         """Start a keeper and wait for its exit status."""
         return self.start(command, **fields).wait(seconds)
 

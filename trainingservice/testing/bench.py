@@ -34,9 +34,9 @@ from trainingservice.trial_job_status import ENDS, TrialJobStatus
 from trialkeeper import contract
 
 #: Seconds until an expectation counts as disappointed. Generous: a passing suite never waits so long.
-PATIENCE = 30.0
+PATIENCE = 90.0
 #: Seconds until all processes of a test must have ended after it.
-END_PATIENCE = 10.0
+END_PATIENCE = 30.0
 
 
 class PlatformUnderTest(abc.ABC):

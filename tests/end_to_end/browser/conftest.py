@@ -30,7 +30,7 @@ HEADLESS_SHELL = Path("/usr/bin/chromium-headless-shell")
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 #: Milliseconds an expectation or a click waits; it ends what hangs, and says nothing of speed: a machine may be busy.
-PATIENCE = 60_000
+PATIENCE = 120_000
 #: What is looked at so often, with a pause in which scripts run and the page is drawn, has settled.
 LOOKS = 3
 SOON = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 20)))"

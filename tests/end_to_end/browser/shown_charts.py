@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 #: Seconds until a chart shows what it shall.
-PATIENCE = 30.0
+PATIENCE = 60.0
 OPTION = """(element) => {
   const option = globalThis.echarts?.getInstanceByDom(element)?.getOption();
   return option?.series?.length ? JSON.parse(JSON.stringify(option)) : null;

@@ -27,7 +27,7 @@ EXT4_IOC_SHUTDOWN = (2 << 30) | (4 << 16) | (ord("X") << 8) | 125
 NO_LOG_FLUSH = 2
 SIZE = 512 * 1024 * 1024
 #: Seconds until what was killed has let go of the disk.
-PATIENCE = 30.0
+PATIENCE = 60.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 

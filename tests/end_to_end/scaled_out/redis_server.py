@@ -15,7 +15,7 @@ import pytest
 
 NO_REDIS = "no Redis server: apt-get install redis-server"
 #: Seconds for the server to come up, on a busy machine.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class RedisServer:
