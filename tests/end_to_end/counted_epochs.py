@@ -56,7 +56,8 @@ nni.report_final_result(float(total))
 class CountedEpochs:
     """An experiment of this one trial. ``interrupt`` it, and then ``has_run_each_epoch_once``."""
 
-    def __init__(self, server: RunningServer, folder: Path, platform: dict[str, Any], seed: int) -> None:
+    def __init__(self, server: RunningServer, folder: Path, platform: dict[str, Any] | list[dict[str, Any]],
+                 seed: int) -> None:
         self.server, self.folder, self._chance = server, folder / "epochs", random.Random(seed)
         code = folder / "code"
         for made in (self.folder, code):
@@ -95,9 +96,10 @@ class CountedEpochs:
         """kill -9 of its own process."""
         os.kill(int((self.folder / "pid").read_text()), signal.SIGKILL)
 
-    def interrupt(self, ways: Sequence[Callable[[], None]]) -> None:
+    def interrupt(self, ways: Sequence[Callable[[], None]], *, ends: bool = True) -> None:
         """Each of the ways once, in an order of the seed. The trial saves a checkpoint before each, and after it runs
-        as many more epochs as the seed says, fewer than it runs from one checkpoint to the next.
+        as many more epochs as the seed says, fewer than it runs from one checkpoint to the next. ``ends``: these are
+        the last ones.
         """
         for way in self._chance.sample(ways, len(ways)):
             before = self.newest_kept()
@@ -108,7 +110,8 @@ class CountedEpochs:
             way()
             self.server.wait_until(lambda: self.trial()["attempt"] == self.interruptions + 1, PATIENCE,
                                    f"an attempt follows {getattr(way, '__name__', way)}")
-        (self.folder / "end").touch()
+        if ends:
+            (self.folder / "end").touch()
 
     # --- judging ---------------------------------------------------------------------------
 

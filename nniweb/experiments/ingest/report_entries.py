@@ -36,6 +36,8 @@ class _Results:
     #: Where it may ask for further parameter sets: all final results, in their order, with their parameter ids.
     of_sets: list[SetResult] = field(default_factory=list)
     asks_for_parameters: bool = False
+    #: The machine's own name, where the trial has started with these entries.
+    host: str = ""
     #: Metrics beside the results, by name: the latest of each, and those of the final result.
     latest_others: dict[str, float] = field(default_factory=dict)
     final_others: Numbers = field(default_factory=dict)
@@ -52,7 +54,7 @@ def store_entries(entries: Sequence[contract.Entry], attempt: ReportingAttempt, 
         rows.calling.add(attempt.experiment_pk)
     if end is not None:
         if end["warm_start"] is not None:
-            note_warm_start(attempt, end["warm_start"], clock.corrected(end["at"]))
+            note_warm_start(attempt, end["warm_start"], clock.corrected(end["at"]), results.host)
         rows.write_trials()
         end_as_reported(attempt, end, clock.corrected(end["at"]), rows, revision)
 
@@ -94,7 +96,7 @@ def _gather(entries: Sequence[contract.Entry], attempt: ReportingAttempt, clock:
             keep_checkpoint_entry(attempt, entry, clock.corrected(entry["at"]), revision)
         elif kind == contract.STARTED:
             rows.started(attempt.pk, entry["host"], entry["working_directory"])
-            attempt.has_started, end = True, None
+            attempt.has_started, end, results.host = True, None, entry["host"]
             if attempt.stage != Attempt.Stage.ENDED and entry["n"] > 1:
                 attempt_continued(attempt.row(), clock.corrected(entry["at"]), revision=revision)
             elif attempt.stage != Attempt.Stage.ENDED:

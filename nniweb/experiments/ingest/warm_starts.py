@@ -20,11 +20,14 @@ _MOST_KNOWN = 1000
 _known: OrderedDict[tuple[int, str, str, str], None] = OrderedDict()
 
 
-def note_warm_start(attempt: ReportingAttempt, told: contract.WarmStartDocument, at: datetime) -> None:
-    """Within the transaction of the report's group."""
+def note_warm_start(attempt: ReportingAttempt, told: contract.WarmStartDocument, at: datetime, host: str
+                    ) -> None:
+    """Within the transaction of the report's group. ``host``: the machine's own name where it has just been told, so
+    that the attempt may have none yet.
+    """
     if told["warm"] and told["learns"]:
         return  # the next ones are warm
-    machine = Attempt.objects.filter(pk=attempt.pk).values_list("machine_name", flat=True).first() or ""
+    machine = Attempt.objects.filter(pk=attempt.pk).values_list("machine_name", flat=True).first() or host
     kind = WARM if told["warm"] else PLAIN
     key = (attempt.experiment_pk, kind, machine, told.get("cause", ""))
     if key in _known:

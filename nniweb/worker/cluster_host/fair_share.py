@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, Max, Q
 
 from nniweb.experiments.models import Cluster, Experiment, Quota, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -42,7 +43,7 @@ class FairShares:
         if not limits:
             return cls(limits)
         under_way = holders_under_way()
-        return cls(limits, under_way, _pending(cluster.pk, under_way, staying_away))
+        return cls(limits, under_way, _pending(cluster, under_way, staying_away))
 
     def room(self, experiment: Experiment, wanted: int) -> Room:
         """How many of ``wanted`` trials of this experiment may start now, and why not all."""
@@ -79,24 +80,54 @@ def room_on_cluster(cluster: Cluster, experiment: Experiment) -> int:
     limits = Limits((), cluster)
     under_way = holders_under_way()
     holder = (under_way.get(experiment.pk) or Holder.of(experiment)).at(cluster.pk)
-    return room_for(holder, cluster.max_trials or 0, limits, under_way, _pending(cluster.pk, under_way, ())).count
+    return room_for(holder, cluster.max_trials or 0, limits, under_way, _pending(cluster, under_way, ())).count
 
 
-def _pending(cluster_pk: int, under_way: dict[int, Holder], staying_away: Collection[int]
+def _pending(cluster: Cluster, under_way: dict[int, Holder], staying_away: Collection[int]
              ) -> dict[int, tuple[Holder, int]]:
     has_code = Q(experiment__code_git__isnull=True) | Q(experiment__code__isnull=False)
     rows = Trial.objects.without_attempt().filter(
-        has_code, ~Q(experiment__in=staying_away, target=TrialTarget.PREEMPTED), experiment__cluster=cluster_pk,
+        has_code, ~Q(experiment__in=staying_away, target=TrialTarget.PREEMPTED), experiment__cluster=cluster,
         experiment__status__in=STARTING, experiment__target=ExperimentTarget.RUN, experiment__deleted_at=None,
         status=TrialJobStatus.WAITING.value, target__in=[TrialTarget.RUN, TrialTarget.PREEMPTED]).values_list(
             *(f"experiment__{column}" for column in COLUMNS), "experiment__trial_concurrency",
             "experiment__status").annotate(number=Count("pk")).order_by()
-    found = _with_claims(cluster_pk, under_way)
+    found = _with_claims(cluster.pk, under_way)
     for *whose, concurrency, status, waiting in rows:
         holder = under_way.get(whose[0]) or Holder.of_columns(whose)
         free = max(0, concurrency - holder.under_way)
         found[holder.pk] = (holder, free if status == ExperimentStatus.RUNNING else min(free, waiting))
+    return found | (_pending_of_several(cluster.pk, under_way) if cluster.max_trials is not None else {})
+
+
+def _pending_of_several(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:
+    """Experiments with several clusters that would start trials here, were it not for this cluster's limit.
+
+    A trial of theirs has no cluster as long as it waits. One of each experiment says what each cluster has said to it:
+    where another reason is named for this cluster, the trial would not come, and no room is kept for it.
+    """
+    rows = list(Trial.objects.without_attempt().filter(
+        experiment__several_clusters=True, experiment__cluster_rows__cluster=cluster_pk,
+        experiment__cluster_rows__is_listed=True, experiment__status__in=STARTING,
+        experiment__target=ExperimentTarget.RUN, experiment__deleted_at=None, reason="clusters_full",
+        status=TrialJobStatus.WAITING.value, target=TrialTarget.RUN).values_list(
+            *(f"experiment__{column}" for column in COLUMNS), "experiment__trial_concurrency", "experiment__status",
+            "experiment__cluster_rows__up_to", "experiment__cluster_rows__cluster__name").annotate(
+                number=Count("pk"), last=Max("pk")).order_by())
+    said = dict(Trial.objects.filter(pk__in=[row[-1] for row in rows]).values_list("pk", "reason_arguments"))
+    found = {}
+    for *whose, concurrency, status, up_to, name, waiting, last in rows:
+        if _code_of(name, said[last]) == "limit_there":
+            holder = under_way.get(whose[0]) or Holder.of_columns(whose)
+            here = holder.at(cluster_pk)
+            free = max(0, min(concurrency - holder.under_way, concurrency if up_to is None else up_to - here.under_way))
+            found[holder.pk] = (here, free if status == ExperimentStatus.RUNNING else min(free, waiting))
     return found
+
+
+def _code_of(name: str, arguments: dict[str, Any]) -> str:
+    """Of what a cluster said to a trial without room."""
+    return next((one["code"] for one in arguments.get("clusters", ()) if one["cluster"] == name), "")
 
 
 def _with_claims(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tuple[Holder, int]]:

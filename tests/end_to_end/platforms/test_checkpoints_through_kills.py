@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,40 @@ def test_on_a_pair_of_machines(make_server: Callable[..., RunningServer], tmp_pa
         machine_of_trial()
         counted.has_run_each_epoch_once()
         assert used == {"ada", "bob"}
+
+
+def test_from_one_cluster_to_another_and_back(make_server: Callable[..., RunningServer], tmp_path: Path,
+                                              moments: int) -> None:
+    """The only machine of its cluster loses its power; later it is frozen where it runs then, which takes no more."""
+    server = make_server()
+    with SshMachine(tmp_path / "ada", "ada", own_identity=True, own_network=True) as ada:
+        server.start()
+        counted = CountedEpochs(server, tmp_path, [
+            {"platform": "remote", "lostAfter": 2, "machineList": [ada.in_config()]}, {"platform": "local"}], moments)
+
+        def clusters() -> list[dict[str, Any]]:
+            return list(server.get(f"experiments/{counted.id}/clusters/"))
+
+        far, near = (one["name"] for one in clusters())
+        assert server.wait_until(lambda: counted.trial()["cluster"], PATIENCE, "it has a cluster") == far
+
+        def lose_the_machine() -> None:
+            ada.crash()
+
+        def freeze_and_drain() -> None:
+            ada.start()
+            server.wait_until(lambda: not any(one["message"] for one in clusters()), PATIENCE, "the machine is back")
+            server.patch(f"experiments/{counted.id}/", {"clusters": [{"name": far}, {"name": near, "drained": True}]})
+            trial = f"trials/{counted.trial()['id']}"
+            server.post(f"{trial}/actions/freeze/")
+            server.wait_until(lambda: counted.trial()["status"] == "WAITING", PATIENCE, "it is frozen")
+            server.post(f"{trial}/actions/thaw/")
+
+        counted.interrupt([lose_the_machine], ends=False)
+        assert counted.trial()["cluster"] == near
+        counted.interrupt([freeze_and_drain])
+        assert counted.trial()["cluster"] == far
+        counted.has_run_each_epoch_once()
 
 
 def test_on_slurm(make_server: Callable[..., RunningServer], tmp_path: Path, moments: int) -> None:

@@ -26,7 +26,7 @@ def test_three_processes_of_this_machine_run_a_trial_together(bench, service):
     assert [row["status"] for row in rank_rows(detail.platform_state)] == ["SUCCEEDED"] * 3
 
 
-def test_each_rank_gets_gpus_of_its_own(bench, service, nvidia_smi):
+def test_each_rank_gets_gpus_of_its_own(bench, nvidia_smi, service):
     form = on_nodes(bench.form(script=MEETING, gpu_number=1), 2)
     service.submit_trial_job(form)
     detail = bench.wait_for_end(service, form)

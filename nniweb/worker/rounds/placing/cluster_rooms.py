@@ -61,14 +61,15 @@ def _measure(room: ClusterRoom, row: ExperimentCluster, experiment: Experiment, 
     limits: list[tuple[int, str]] = []
     if row.up_to is not None:
         limits.append((row.up_to - mine["count"], Reason("at_most_there", most=row.up_to)))
-    if row.cluster.max_trials is not None:
-        limits.append((room_on_cluster(row.cluster, experiment), Reason("limit_there", most=row.cluster.max_trials)))
     if row.gpus_of_a_trial and (known := gpus.get(row.cluster_id)) is not None:
         slots, most, free = known
         limits.append((slots - mine["unbooked"],
                        Reason("gpus_there", asked=row.gpus_of_a_trial, most=most, free=free)))
     if mine["waits"]:
         limits.append((0, Reason("waits_there", count=mine["waits"], said=mine["said"] or "")))
+    # the last: that it alone is in the way is what others of that cluster keep room for
+    if row.cluster.max_trials is not None:
+        limits.append((room_on_cluster(row.cluster, experiment), Reason("limit_there", most=row.cluster.max_trials)))
     if limits:
         room.room, room.why_full = min(limits, key=lambda limit: limit[0])
         room.room = max(0, room.room)

@@ -123,6 +123,27 @@ def test_a_cluster_with_a_limit_of_its_own_is_never_given_more(clusters: Cluster
         == "limit_there"
 
 
+def test_experiments_that_only_a_limited_cluster_has_keep_room_on_it_for_those_with_several(clusters: Clusters) -> None:
+    Cluster.objects.filter(name=clusters.names[1]).update(max_trials=4)
+    clusters.rigs[1].cluster.refresh_from_db()
+    greedy = clusters.rigs[1].experiment(trial_concurrency=10, max_trial_number=40)
+    clusters.until(lambda: all_submitted(greedy, 4))
+    late = clusters.experiment({"up_to": 1}, {}, trial_concurrency=9)
+    clusters.until(lambda: Trial.objects.filter(experiment=late, reason="clusters_full").exists())
+    for number in (1, 2):
+        report(Trial.objects.filter(experiment=greedy, status__in=["WAITING", "RUNNING"], attempts__stage="submitted"
+                                    ).earliest("sequence_id"), 0.5)
+        clusters.until(lambda number=number: [len(clusters.on(one)[1]) for one in (greedy, late)]
+                       == [4 - number, number], 1, 0)
+    clusters.rounds(1, 0, count=5)
+    assert [len(clusters.on(one)[1]) for one in (greedy, late)] == [2, 2], "equal shares"
+    ExperimentCluster.objects.filter(cluster=clusters.rigs[1].cluster).update(up_to=2)
+    report(Trial.objects.filter(experiment=greedy, attempts__stage="submitted", status__in=["WAITING", "RUNNING"]
+                                ).earliest("sequence_id"), 0.5)
+    clusters.rounds(count=9)
+    assert [len(clusters.on(one)[1]) for one in (greedy, late)] == [2, 2], "no room is kept beyond its own limit there"
+
+
 def test_trials_that_no_worker_has_taken_leave_a_cluster_whose_worker_is_gone(clusters: Clusters) -> None:
     experiment = clusters.experiment({"up_to": 2}, {"weight": 100.0}, trial_concurrency=2, max_trial_number=2)
     clusters.until(lambda: Attempt.objects.filter(trial__experiment=experiment).count() == 2, 0)
