@@ -64,7 +64,7 @@ def test_from_one_cluster_to_another_and_back(make_server: Callable[..., Running
                                               moments: int) -> None:
     """The only machine of its cluster loses its power; later it is frozen where it runs then, which takes no more."""
     server = make_server()
-    with SshMachine(tmp_path / "ada", "ada", own_identity=True, own_network=True) as ada:
+    with SshMachine(tmp_path / "ada", "ada", own_identity=True) as ada:
         server.start()
         counted = CountedEpochs(server, tmp_path, [
             {"platform": "remote", "lostAfter": 2, "machineList": [ada.in_config()]}, {"platform": "local"}], moments)
@@ -73,7 +73,7 @@ def test_from_one_cluster_to_another_and_back(make_server: Callable[..., Running
             return list(server.get(f"experiments/{counted.id}/clusters/"))
 
         far, near = (one["name"] for one in clusters())
-        assert server.wait_until(lambda: counted.trial()["cluster"], PATIENCE, "it has a cluster") == far
+        assert server.wait_until(lambda: counted.trial().get("cluster"), PATIENCE, "it has a cluster") == far
 
         def lose_the_machine() -> None:
             ada.crash()

@@ -103,7 +103,7 @@ def test_the_questions_of_a_round_do_not_grow_with_experiments_or_with_what_was(
         for _ in range(3):
             Attempt.objects.filter(pk=make_attempt(experiment).pk).update(stage="ended")
         make_attempt(experiment)
-    assert queries() == before == 5
+    assert queries() == before == 6
 
 
 def test_without_any_limit_a_round_asks_once_whether_there_is_one(rig: Rig) -> None:
