@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from trainingservice.reasons import Reason, as_document
@@ -52,27 +53,28 @@ class Placement:
     cluster: int | None
     said: Mapping[str, str] = field(default_factory=dict)
 
-    def document(self) -> list[dict[str, Any]]:
-        """What the others said, for a reason's arguments and for rows."""
-        return [{"cluster": name, **as_document(reason)} for name, reason in self.said.items()]
-
-    @property
+    @cached_property
     def reason(self) -> Reason:
         """Why it runs there, or for what it waits."""
-        return Reason("clusters_full" if self.cluster is None else "chosen", clusters=self.document())
+        return Reason("clusters_full" if self.cluster is None else "chosen", clusters=[
+            {"cluster": name, **as_document(reason)} for name, reason in self.said.items()])
 
 
 def place(rooms: Sequence[ClusterRoom], ran_on: Sequence[int | None]) -> list[Placement]:
     """Place trials, one after the other. ``ran_on``: for each trial the cluster where it ran last, None for none.
 
-    The first that finds no room is the last in the answer, because those behind it would find none either.
+    The first that finds no room is the last in the answer, because those behind it would find none either. Those of
+    which the same is to be said are one object.
     """
     first_of = _all_before(rooms)
+    said: dict[tuple[Any, ...], Placement] = {}
     placements = []
     for before in ran_on:
-        placement = _place_one(rooms, first_of, before)
-        placements.append(placement)
-        chosen = next((one for one in rooms if one.cluster == placement.cluster), None)
+        chosen, whys = _place_one(rooms, first_of, before)
+        key = (chosen and chosen.cluster, *whys)
+        if key not in said:
+            said[key] = _placement(rooms, chosen, whys)
+        placements.append(said[key])
         if chosen is None:
             break
         chosen.under_way += 1
@@ -92,23 +94,33 @@ def how_many(rooms: Sequence[ClusterRoom], wanted: int) -> int:
     return min(wanted, left)
 
 
-def _place_one(rooms: Sequence[ClusterRoom], first_of: Mapping[int, set[int]], before: int | None) -> Placement:
+def _place_one(rooms: Sequence[ClusterRoom], first_of: Mapping[int, set[int]], before: int | None
+               ) -> tuple[ClusterRoom | None, list[str | tuple[str, ...]]]:
+    """The chosen one, and of each what was against it: "" of itself and of those that say why for themselves, the names
+    of those that go first, or what decided.
+    """
     possible = {one.cluster: one for one in rooms if one.is_open}
-    waiting = {pk: [possible[first].name for first in possible if first in first_of[pk]] for pk in possible}
-    chosen = min((one for pk, one in possible.items() if not waiting[pk]), key=lambda one: _key(one, before),
-                 default=None)
+    waiting = {pk: tuple(possible[first].name for first in possible if first in first_of[pk]) if first_of[pk] else ()
+               for pk in possible}
+    keys = {pk: _key(one, before) for pk, one in possible.items() if not waiting[pk]}
+    best = min(keys, key=keys.__getitem__) if keys else None
+    return possible.get(best) if best is not None else None, [
+        "" if one.cluster == best or one.cluster not in possible
+        else waiting[one.cluster] or _what_decided(keys[best or 0], keys[one.cluster]) for one in rooms]
+
+
+def _placement(rooms: Sequence[ClusterRoom], chosen: ClusterRoom | None, whys: Sequence[str | tuple[str, ...]]
+               ) -> Placement:
     said: dict[str, str] = {}
-    for one in rooms:
+    for one, why in zip(rooms, whys, strict=True):
         if one is chosen:
             continue
-        if one.why_not:
-            said[one.name] = one.why_not
-        elif one.room == 0:
-            said[one.name] = one.why_full
-        elif waiting[one.cluster]:
-            said[one.name] = Reason("goes_after", clusters=waiting[one.cluster])
-        elif chosen is not None:
-            said[one.name] = Reason("not_chosen", by=_what_decided(chosen, one, before), chosen=chosen.name)
+        if isinstance(why, tuple):
+            said[one.name] = Reason("goes_after", clusters=list(why))
+        elif why and chosen is not None:
+            said[one.name] = Reason("not_chosen", by=why, chosen=chosen.name)
+        else:
+            said[one.name] = one.why_not or one.why_full
     return Placement(chosen.cluster if chosen is not None else None, said)
 
 
@@ -116,9 +128,8 @@ def _key(one: ClusterRoom, before: int | None) -> tuple[bool, float, float, bool
     return (one.is_failing, one.cost or 0.0, (one.under_way + 1) / one.weight, one.cluster != before, not one.has_code)
 
 
-def _what_decided(chosen: ClusterRoom, other: ClusterRoom, before: int | None) -> str:
-    pairs = zip(_DECIDES, _key(chosen, before), _key(other, before), strict=True)
-    return next((what for what, mine, its in pairs if mine != its), "weight")
+def _what_decided(chosen: Sequence[float], other: Sequence[float]) -> str:
+    return next((what for what, mine, its in zip(_DECIDES, chosen, other, strict=True) if mine != its), "weight")
 
 
 def _all_before(rooms: Sequence[ClusterRoom]) -> dict[int, set[int]]:

@@ -38,6 +38,18 @@ def update(model: type[models.Model], where: str, values: Sequence[Any], /, **ch
         return int(cursor.rowcount)
 
 
+def update_each(model: type[models.Model], names: Sequence[str], where: str, rows: Sequence[Sequence[Any]]) -> int:
+    """Set the same columns of many rows, each to values of its own; how many rows there were.
+
+    Each of ``rows`` has the values of the fields ``names``, then those of ``where``, which is as for ``update``.
+    """
+    fields = [_fields(model)[name] for name in names]
+    with connection.cursor() as cursor:
+        cursor.executemany(_statement(model, tuple(names), frozenset(), where), [
+            [*map(column_value, fields, row), *row[len(fields):]] for row in rows])
+        return int(cursor.rowcount)
+
+
 @lru_cache
 def _fields(model: type[models.Model]) -> dict[str, Any]:
     return {name: field for field in model._meta.concrete_fields for name in (field.name, field.attname)}

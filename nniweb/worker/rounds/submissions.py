@@ -18,7 +18,7 @@ from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget, job_name
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.sql.changed_rows import update
+from nniweb.experiments.sql.changed_rows import update_each
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import log_ids
 from nniweb.worker.cluster_host.service_answers import job_detail
@@ -81,6 +81,14 @@ def claim_never_handed_over(attempt: Attempt) -> bool:
         pk=attempt.pk, stage=Attempt.Stage.SUBMITTING, token_hashes=[]).values_list("pk"))
 
 
+#: Columns that cost most to read, and nobody asks for, of an attempt that is handed over.
+_NOT_NEEDED = (
+    "placement", "remark", "tags", "resources", "observed_end", "refresh_problem", "keeper_urls", "gpu_indices",
+    "created_at", "submitted_at", "ended_at", "end_received_at", "heard_at", "unseen_since", "refresh_asked_at",
+    "refreshed_at", "observed_end_at", "trial__reason_arguments", "trial__tags", "trial__created_at",
+    "trial__ended_at", "trial__output_removed_at", "trial__readings_removed_at", "trial__files_removed_at")
+
+
 def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> None:
     """Hand over what is committed as submitting and is not on its way: retries, what failed, what a worker left.
 
@@ -94,7 +102,7 @@ def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> Non
     due = [attempt for attempt in Attempt.objects.filter(
         trial__in=Trial.objects.unfinished().filter(experiment=experiment, target=TrialTarget.RUN),
         cluster=work.cluster_pk, stage=Attempt.Stage.SUBMITTING).exclude(pk__in=list(work.submitting)).select_related(
-        "trial").order_by("pk") if now >= work.not_before.get(attempt.pk, 0.0)]
+        "trial").defer(*_NOT_NEEDED).order_by("pk") if now >= work.not_before.get(attempt.pk, 0.0)]
     for attempt in due:
         attempt.trial.experiment = experiment
     if not starts:
@@ -105,13 +113,14 @@ def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> Non
         return
     tokens = {attempt.pk: secrets.token_urlsafe(32) for attempt in due}
     with work.lease.transaction():
-        if experiment.several_clusters:  # the home ends what was never handed over
-            left = set(Attempt.objects.select_for_update().filter(
-                pk__in=[attempt.pk for attempt in due], stage=Attempt.Stage.SUBMITTING).values_list("pk", flat=True))
-            due = [attempt for attempt in due if attempt.pk in left]
         for attempt in due:  # the running job of an earlier submission may hold the older token: none is removed
             attempt.token_hashes = [*attempt.token_hashes, hash_of(tokens[attempt.pk])]
-            update(Attempt, "id = %s", [attempt.pk], token_hashes=attempt.token_hashes)
+        changed = update_each(Attempt, ["token_hashes"], "id = %s AND stage = %s", [
+            (attempt.token_hashes, attempt.pk, Attempt.Stage.SUBMITTING) for attempt in due])
+        if changed < len(due):  # the home of an experiment on several clusters ends what was never handed over
+            left = set(Attempt.objects.filter(
+                pk__in=[attempt.pk for attempt in due], stage=Attempt.Stage.SUBMITTING).values_list("pk", flat=True))
+            due = [attempt for attempt in due if attempt.pk in left]
         if waited := [attempt.trial_id for attempt in due if attempt.trial.reason == HELD]:
             Trial.objects.filter(pk__in=waited, reason=HELD).update(
                 revision=next_revision(experiment.pk, needs_round=False), **said(""))

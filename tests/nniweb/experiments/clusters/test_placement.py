@@ -72,7 +72,8 @@ def test_trials_fill_the_first_cluster_before_the_next_and_the_last_says_what_it
     assert str(placements[-1].reason) == (
         "Waits for room on one of its clusters. lab: has 2 trials, as many as upTo allows; slurm: has 1 trial, as many "
         "as upTo allows; cloud: has 1 trial of all experiments, as many as its limit allows.")
-    assert [one["code"] for one in placements[-1].document()] == ["at_most_there", "at_most_there", "limit_there"]
+    assert [one["code"] for one in placements[-1].reason.arguments["clusters"]] == [
+        "at_most_there", "at_most_there", "limit_there"]
 
 
 def test_weights_share_the_trials_out() -> None:

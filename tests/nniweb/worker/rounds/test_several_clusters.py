@@ -305,6 +305,21 @@ def test_a_deleted_experiment_is_removed_from_all_clusters_that_it_used(clusters
     assert all("clean_up_experiment" in rig.service.calls for rig in clusters.rigs)
 
 
+def test_many_placed_trials_are_handed_over_with_as_many_questions_as_few(clusters: Clusters) -> None:
+    def questions(count: int) -> int:
+        experiment = clusters.experiment({"up_to": 1}, {"weight": 100.0}, trial_concurrency=count + 1,
+                                         max_trial_number=count + 1)
+        mine = Attempt.objects.filter(trial__experiment=experiment)
+        clusters.until(lambda: mine.count() == count + 1, 0)
+        with CaptureQueriesContext(connection) as asked:
+            clusters.rounds(1)
+        assert mine.exclude(token_hashes=[]).count() == count + 1
+        return sum(query["sql"].startswith("SELECT") for query in asked.captured_queries)
+
+    questions(1)  # and what is asked once
+    assert questions(2) == questions(12)
+
+
 def test_an_experiment_with_one_cluster_asks_nothing_more(rig: Rig) -> None:
     rig.experiment(trial_concurrency=1)
     rig.until(lambda: Attempt.objects.filter(stage="submitted").exists())
