@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError, Unsupported
-from trainingservice.files.output_folder import FolderElsewhere, NoSuchOutput, OutputFolder
+from trainingservice.files.output_folder import NoSuchOutput, OutputFolder
 from trainingservice.gpus.gpu_slots import Impossible, Waits
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
@@ -22,42 +22,31 @@ from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
 from trainingservice.nodes.node_names import job_and_rank, node_name
 from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
-from trainingservice.reasons import Reason, because_of
+from trainingservice.reasons import Reason
 from trainingservice.refused_values import refusals
 from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
-from trainingservice.remote.first_contact import DEFAULT_FOLDER, look_at
+from trainingservice.remote.first_contact import DEFAULT_FOLDER
+from trainingservice.remote.lost_trials import of_machine, on_emptied_machine, on_removed_machine, on_silent_machine
 from trainingservice.remote.machines import RemoteMachine
 from trainingservice.remote.node_jobs import NodeJobs
+from trainingservice.remote.output_folders import OutputFolders
 from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
-from trainingservice.remote.scheduling import MachineView, choose_machine, machines_to_keep
+from trainingservice.remote.scheduling import MachineView, choose_machine
 from trainingservice.remote.server_mount import look_at_mount_here
 from trainingservice.remote.trial_document import trial_document
+from trainingservice.remote.waiting_trials import WaitingTrials
 from trainingservice.secrets_in_use import ServiceThread
-from trainingservice.ssh.connection import Connection, connect
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import Fingerprint, Name
-from trainingservice.submit_host.machine_output import OneConnection, run_reader
 from trainingservice.trial_job import ResumedJob, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
 #: Seconds a question waits for the machines; those that have not answered then are heard of later.
 ANSWER_PATIENCE = 2.0
-#: A trial on a machine that has not answered for so many seconds is UNKNOWN.
-UNKNOWN_AFTER = 10.0
-#: A trial that has waited for GPUs for so many seconds has one machine's GPUs kept free for it.
-KEEP_AFTER = 30.0
 #: The metadata key ``host_keys``: host or host:port -> fingerprint.
 _HOST_KEYS = TypeAdapter(dict[Name, Fingerprint])
-
-
-class _Wait(NamedTuple):
-    """``since``: monotonic seconds; ``gpus``: of each of ``nodes`` machines."""
-
-    since: float
-    gpus: int = 0
-    nodes: int = 1
 
 
 class RemoteTrainingService(PollingTrainingService):
@@ -91,7 +80,8 @@ class RemoteTrainingService(PollingTrainingService):
         self._saw_lock = threading.Lock()  # machines tell from several threads
         self._absent: dict[str, set[str]] = {}  # job -> machines that do not have it
         self._present_at: dict[str, float] = {}  # job -> monotonic seconds when a machine last had it
-        self._waits_since: dict[str, _Wait] = {}  # job that waits for GPUs -> since when
+        self._waiting = WaitingTrials(monotonic)
+        self._outputs = OutputFolders(self._keys, self.keeper_bundle, context.clock)
         self._nodes = NodeJobs(self, self._machines, self._places, context, monotonic)
 
     # --- cluster ---------------------------------------------------------------------------
@@ -195,14 +185,15 @@ class RemoteTrainingService(PollingTrainingService):
         self._make_machines()
         views = [self._view(machine, job) for machine in self._machines.values()]
         number = job.form.gpu_number
-        kept = self._machines_kept_from(job, views)
+        kept = self._waiting.machines_kept_from(
+            job, views, {other.id for other in self.list_trial_jobs() if not other.status.is_end})
         if _has_nodes(job):
             try:
                 seen = self._nodes.start(job, views, kept)
             except MustWait:
-                self._note_wait(job)
+                self._waiting.note(job)
                 raise
-            self._waits_since.pop(job.id, None)
+            self._waiting.forget(job.id)
             self._absent.pop(job.id, None)
             return seen
         held = self._booked_before(job)
@@ -210,13 +201,13 @@ class RemoteTrainingService(PollingTrainingService):
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
-            self._note_wait(job)
+            self._waiting.note(job)
             raise MustWait(choice.reason)
         machine = self._machines[choice.address]
         if choice.gpu_indices is not None and not self.context.gpu_book.book(
                 machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu):
             raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
-        self._waits_since.pop(job.id, None)
+        self._waiting.forget(job.id)
         self._places[job.id] = choice.address
         self._absent.pop(job.id, None)
         folder = self._folder(job)
@@ -244,7 +235,7 @@ class RemoteTrainingService(PollingTrainingService):
             elif place in answered:
                 # in this order: a start that is over has taken back what was said of the time before it
                 if not self._machines[place].is_starting(job.id) and place in self._absent.get(job.id, set()):
-                    answers[job.id] = self._made_anew(job, self._machines[place])
+                    answers[job.id] = on_emptied_machine(job, self._machines[place])
                 elif job.id in self._seen:
                     answers[job.id] = self._seen[job.id]
             else:
@@ -328,7 +319,7 @@ class RemoteTrainingService(PollingTrainingService):
         else:
             trusted = machine.settings.working_folder or DEFAULT_FOLDER
             folder = f"{self.cluster_folder}/{self._folder(job)}/{contract.NNI_FOLDER}"
-        return self._opened(machine, trusted, folder)
+        return self._outputs.open(machine, trusted, folder)
 
     def rank_folder(self, job: TrialJobDetail, rank: int) -> OutputFolder:
         self._make_machines()
@@ -339,27 +330,8 @@ class RemoteTrainingService(PollingTrainingService):
         if machine is None:
             raise Unsupported(f"Its machine {places[rank]['machine']} is no longer in machineList. Add it again to see "
                               "what the rank wrote.")
-        return self._opened(machine, machine.settings.working_folder or DEFAULT_FOLDER,
+        return self._outputs.open(machine, machine.settings.working_folder or DEFAULT_FOLDER,
                             f"{self.cluster_folder}/{self.folder_of_rank(job, rank)}")
-
-    def _opened(self, machine: RemoteMachine, trusted: str, folder: str) -> OutputFolder:
-        if machine.is_connected:
-            return FolderElsewhere(trusted, folder, lambda content: self._read_on(machine, content))
-        own = OneConnection(lambda: self._look_at(machine))
-        return FolderElsewhere(trusted, folder, own.run, own.close)
-
-    @staticmethod
-    def _read_on(machine: RemoteMachine, content: bytes) -> bytes:
-        connection, facts = machine.connection()
-        return run_reader(connection, facts.python, content)
-
-    def _look_at(self, machine: RemoteMachine) -> tuple[Connection, str]:
-        connection = connect(machine.settings, self._keys)
-        try:
-            return connection, look_at(connection, machine.settings, self.keeper_bundle(), self.context.clock).python
-        except BaseException:
-            connection.close()
-            raise
 
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         self._make_machines()
@@ -452,7 +424,7 @@ class RemoteTrainingService(PollingTrainingService):
         self.give_back(job_name, fault)
 
     def machine_says(self, job_name: str, message: str) -> None:
-        said = message if isinstance(message, Reason) else _of_machine("platform_prepares", message)
+        said = message if isinstance(message, Reason) else of_machine("platform_prepares", message)
         job_name, rank = job_and_rank(job_name)
         if (job := self._job_with_nodes(job_name)) is not None:
             self._nodes.says(job, rank, said)
@@ -493,28 +465,6 @@ class RemoteTrainingService(PollingTrainingService):
                 return Placed(machine.address, booked)
         return None
 
-    def _note_wait(self, job: TrialJobDetail) -> None:
-        if job.form.gpu_number:
-            self._waits_since.setdefault(job.id, _Wait(self._monotonic(), job.form.gpu_number,
-                                                       nodes_of(job.form.options)))
-
-    def _machines_kept_from(self, job: TrialJobDetail, views: Sequence[MachineView]) -> tuple[str, ...]:
-        """Machines whose GPUs come free for a trial that has waited longest and asks for more than this one: on one
-        machine, or on several.
-        """
-        number, nodes = job.form.gpu_number or 0, nodes_of(job.form.options)
-        now = self._monotonic()
-        mine = self._waits_since.get(job.id, _Wait(now))
-        unfinished = {other.id for other in self.list_trial_jobs() if not other.status.is_end}
-        waiting = [wait for name, wait in list(self._waits_since.items())
-                   if name != job.id and name in unfinished
-                   and (wait.gpus > number or wait.gpus * wait.nodes > number * nodes)
-                   and wait.since <= mine.since and now - wait.since >= KEEP_AFTER]
-        if not number or not waiting:
-            return ()
-        longest = min(waiting, key=lambda wait: wait.since)
-        return machines_to_keep(longest.gpus, views, longest.nodes)
-
     def _held_gpus(self, identity: str) -> frozenset[int]:
         return frozenset(index for held in self.context.gpu_book.booked(identity).values() for index in held)
 
@@ -549,39 +499,18 @@ class RemoteTrainingService(PollingTrainingService):
             self._absent.pop(job_name, None)
             self._present_at.pop(job_name, None)
             self._seen.pop(job_name, None)
-            self._waits_since.pop(job_name, None)
+        self._waiting.forget(job_name)
         self._nodes.forget(job_name)
-
-    @staticmethod
-    def _made_anew(job: TrialJobDetail, machine: RemoteMachine) -> Observation | None:
-        """What is said of a job that was there and whose folder went with all others; None: its own folder alone did,
-        which somebody has removed, or it was never there.
-        """
-        then = job.platform_state.get("mark")
-        if not then or not machine.mark or then == machine.mark or job.is_early_stopped is not None:
-            return None
-        return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
-            "node_failed", f"Machine {machine.name} is back, but its files are missing: it was reinstalled, or its "
-                           "working folder was emptied. The trial counts as lost. Rerun it if you still need it."))
 
     def _unanswered(self, job: TrialJobDetail, place: str, rank: int = 0) -> Observation | None:
         """What is said of a job whose machine does not answer; None: nothing new yet."""
         machine = self._machines.get(place)
         if machine is None:
-            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
-                "end_unknown", f"Its machine {place} is no longer in machineList, so the state of the trial is not "
-                               "known. Add the machine again and rerun the trial."))
+            return on_removed_machine(place)
         silent = self._monotonic() - machine.answered_at
         if silent >= self._settings.lost_after:
             machine.stop(node_name(job.id, rank), self.folder_of_rank(job, rank))  # should the machine come back
-            return Observation(TrialJobStatus.FAILED, ended_by_itself=True, message=_of_machine(
-                "node_failed", f"Machine {machine.name} could not be reached for {silent:.0f} s (lostAfter), so the "
-                f"trial counts as lost: {machine.problem()}", machine.problem()))
-        if silent >= UNKNOWN_AFTER and not machine.is_connected:
-            return Observation(TrialJobStatus.UNKNOWN, message=_of_machine(
-                "machine_unreachable", f"Machine {machine.name} cannot be reached: {machine.problem()}",
-                machine.problem()))
-        return None
+        return on_silent_machine(machine, silent, self._settings.lost_after)
 
     def _folder(self, job: TrialJobDetail) -> str:
         return self.folder_of_rank(job, 0)
@@ -596,7 +525,3 @@ class RemoteTrainingService(PollingTrainingService):
 
 def _has_nodes(job: TrialJobDetail) -> bool:
     return nodes_of(job.form.options) > 1
-
-
-def _of_machine(code: str, said: str, problem: str = "") -> Reason:
-    return Reason(code, said=said, platform="remote", **because_of(problem))

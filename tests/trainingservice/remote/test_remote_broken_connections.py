@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.ssh_machine import free_port
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.trainingservice.jobs_of_tests import assert_whole, unreachable
-from trainingservice.remote import machine_connection
+from trainingservice.remote import lost_trials, machine_connection
 from trainingservice.remote import machines as machines_module
 from trainingservice.remote import service as service_module
 from trainingservice.trial_job import ResumedJob
@@ -237,7 +237,7 @@ def test_a_cancel_while_the_machine_is_away_is_carried_out_when_it_is_back(bench
 
 
 def test_a_trial_on_a_machine_that_cannot_be_asked_is_unknown_and_then_goes_on(bench, proxy, lasting, monkeypatch):
-    monkeypatch.setattr(service_module, "UNKNOWN_AFTER", 0.5)
+    monkeypatch.setattr(lost_trials, "UNKNOWN_AFTER", 0.5)
     monkeypatch.setattr(service_module, "ANSWER_PATIENCE", 0.2)
     service = bench.open_service()
     form, go = lasting()

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.ssh_machine import needs_root
 from trainingservice.polling.service import Observation
 from trainingservice.remote import service as service_module
-from trainingservice.remote import set_aside
+from trainingservice.remote import set_aside, waiting_trials
 from trainingservice.testing.bench import new_id
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -132,7 +132,7 @@ def test_what_comes_late_of_a_trial_that_has_ended_takes_no_place_on_its_machine
 @pytest.mark.parametrize("per_gpu", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_no_gpu_ever_has_more_trials_than_its_machine_allows(bench, make_gpu_machine, monkeypatch, per_gpu):
     needs_root()
-    monkeypatch.setattr(service_module, "KEEP_AFTER", 0.5)
+    monkeypatch.setattr(waiting_trials, "KEEP_AFTER", 0.5)
     ada, bob = make_gpu_machine("ada", own_identity=True), make_gpu_machine("bob", own_identity=True)
     bench.platform.machine_list = [each.settings(max_trial_number_per_gpu=per_gpu) for each in (ada, bob)]
     service = bench.open_service()
@@ -169,7 +169,7 @@ def test_no_gpu_ever_has_more_trials_than_its_machine_allows(bench, make_gpu_mac
 def test_trials_that_ask_for_a_whole_machine_are_not_overtaken_for_ever(bench, make_gpu_machine, monkeypatch):
     """Small trials hold all GPUs and more of them wait; each that ends would make room for the next small one."""
     needs_root()
-    monkeypatch.setattr(service_module, "KEEP_AFTER", 0.0)
+    monkeypatch.setattr(waiting_trials, "KEEP_AFTER", 0.0)
     machines = [make_gpu_machine(name, own_identity=True) for name in ("ada", "bob")]
     bench.platform.machine_list = [machine.settings() for machine in machines]
     service = bench.open_service()
