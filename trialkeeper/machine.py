@@ -50,9 +50,12 @@ def process_lives(pid: Optional[int], start_time: Optional[str]) -> bool:
 
 def process_stat(pid: int) -> Optional[Tuple[bytes, List[str]]]:
     """Name of a process and what follows it in /proc/<pid>/stat (state, parent, group, session, ...); None: no such."""
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as stream:
-            line = stream.read()
+    try:  # without a stream: a machine has thousands of processes
+        descriptor = os.open("/proc/%d/stat" % pid, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            line = os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
     before, _, after = line.rpartition(b")")  # the name may hold anything, also blanks and brackets

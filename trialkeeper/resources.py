@@ -25,7 +25,7 @@ class TrialResources:
             times = os.times()
             seconds = times.children_user + times.children_system  # of those that have ended
             memory = 0
-            for pid in self._tree.members():
+            for pid in self._tree.members_for_readings():
                 stat = machine.process_stat(pid)
                 if stat is not None:
                     seconds += sum(int(field) for field in stat[1][11:15]) / ticks

@@ -204,3 +204,9 @@ class WarmTree(ProcessTree):
         if self._child.is_empty:
             return []
         return sorted(descendants([self._child.beside], machine.process_table()))
+
+    def members_for_readings(self) -> List[int]:
+        """As of other trees."""
+        if self._child.was_left or self._child.is_empty:
+            return self.members()
+        return machine.descendants_of(self._child.beside)
