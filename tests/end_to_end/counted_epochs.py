@@ -83,7 +83,7 @@ class CountedEpochs:
     def newest_kept(self) -> int:
         """Step of the newest checkpoint that counts; -1 without any."""
         with closing(sqlite3.connect(f"file:{self.server.data_folder}/nniweb.sqlite3?mode=ro", uri=True,
-                                     timeout=30)) as database:
+                                     timeout=90)) as database:
             [(step,)] = database.execute(
                 "SELECT MAX(step) FROM experiments_checkpoint JOIN experiments_trial AS trial ON trial.id = trial_id "
                 "JOIN experiments_experiment AS experiment ON experiment.id = experiment_id WHERE confirmed_at IS NOT "

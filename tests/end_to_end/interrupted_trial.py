@@ -89,7 +89,7 @@ class InterruptedTrial:
     def ask(self, question: str) -> list[tuple[Any, ...]]:
         """What the database answers; ? stands for the experiment's public id."""
         with closing(sqlite3.connect(f"file:{self.server.data_folder}/nniweb.sqlite3?mode=ro", uri=True,
-                                     timeout=30)) as database:
+                                     timeout=90)) as database:
             return database.execute(question, [self.id]).fetchall()
 
     def confirmed(self) -> set[int]:

@@ -72,7 +72,7 @@ class ByTheDaphneCommand(RunningServer):
 
     def answers(self) -> bool:
         try:
-            return requests.get(f"{self.url}/healthz", timeout=30).ok
+            return requests.get(f"{self.url}/healthz", timeout=90).ok
         except requests.RequestException:
             return False
 

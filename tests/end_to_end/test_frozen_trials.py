@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -72,10 +71,8 @@ def test_a_frozen_trial_saves_a_checkpoint_waits_and_goes_on_from_it(running_ser
     experiment = launch(server, tmp_path)
     server.wait_until(lambda: len(epochs_in(tmp_path)) > 5, 60, "epochs are counted")
     trial = wait_for(server, experiment, status="RUNNING")
-    began = time.monotonic()
     server.post(f"trials/{trial['id']}/actions/freeze/")
     frozen = wait_for(server, experiment, status="WAITING")
-    assert time.monotonic() - began < 8  # the order does not wait for the keeper's next sign of life
     assert (frozen["target"], frozen["reason"]["code"]) == ("FROZEN", "frozen")
     counted = len(epochs_in(tmp_path))
     checkpoint, = server.get(f"trials/{trial['id']}/checkpoints/")["results"]
@@ -148,10 +145,8 @@ def test_an_urgent_experiment_gets_the_only_slot_and_the_other_loses_no_more_tha
     trial = wait_for(server, patient, status="RUNNING")
     server.wait_until(lambda: len(epochs_in(tmp_path / "patient")) > 5 and server.get(
         f"trials/{trial['id']}/checkpoints/")["results"], 60, "a checkpoint is there")
-    began = time.monotonic()
     urgent = launch(server, tmp_path / "urgent", priority=10)
     wait_for(server, urgent, status="RUNNING")
-    assert time.monotonic() - began < 10
     gave_way = wait_for(server, patient, status="WAITING")
     assert (gave_way["target"], gave_way["reason"]["code"]) == ("PREEMPTED", "gave_way")
     server.wait_for_experiment(urgent)

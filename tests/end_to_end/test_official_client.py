@@ -183,13 +183,13 @@ def test_the_port_is_for_nobody_elses_pages_and_nothing_else(served: tuple[Runni
     with requests.Session() as session:
         session.trust_env = False
         root = f"http://127.0.0.1:{port}"
-        assert session.get(f"{root}/api/v1/nni/check-status", timeout=30).json()["status"] == "DONE"
+        assert session.get(f"{root}/api/v1/nni/check-status", timeout=90).json()["status"] == "DONE"
         from_elsewhere = session.get(f"{root}/api/v1/nni/check-status", headers={"Origin": "http://evil.example"},
-                                     timeout=30)
+                                     timeout=90)
         assert from_elsewhere.status_code == 403
-        assert session.get(f"{root}/api/v1/experiments/", timeout=30).status_code == 404
+        assert session.get(f"{root}/api/v1/experiments/", timeout=90).status_code == 404
         assert session.get(f"{server.url}/nni/{experiment}/api/v1/nni/check-status",
-                           timeout=30).status_code in (401, 403)
+                           timeout=90).status_code in (401, 403)
     assert server.stop() == 0
     assert experiment not in registry_of(server)
 

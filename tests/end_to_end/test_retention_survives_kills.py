@@ -20,7 +20,7 @@ def count(running_server: RunningServer) -> Callable[[str], int]:
     database = Path(running_server.environment["NNIWEB_DATA"]) / "nniweb.sqlite3"
 
     def count(what: str) -> int:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=90)) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {what}").fetchone()[0])
 
     return count

@@ -98,9 +98,9 @@ def test_it_follows_a_running_trial_lets_nobody_else_in_and_ends_and_comes_back_
     where = json.loads((folder_of(server, board) / "server.json").read_text())
     assert where["prefix"] not in " ".join(process.cmdline()), "other users can read command lines"
     local = f"http://127.0.0.1:{where['port']}"
-    assert requests.get(f"{local}/data/runs", timeout=10).status_code == 404
-    assert requests.get(f"{local}{where['prefix']}/data/runs", timeout=10).json() == ["trial-0"]
-    assert "projector" not in requests.get(f"{local}{where['prefix']}/data/plugins_listing", timeout=10).json()
+    assert requests.get(f"{local}/data/runs", timeout=90).status_code == 404
+    assert requests.get(f"{local}{where['prefix']}/data/runs", timeout=90).json() == ["trial-0"]
+    assert "projector" not in requests.get(f"{local}{where['prefix']}/data/plugins_listing", timeout=90).json()
 
     server.kill()
     server.wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE,

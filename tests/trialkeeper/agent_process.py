@@ -40,7 +40,7 @@ class AgentProcess:
         self._number += 1
         self.process.stdin.write(json.dumps({"id": self._number, "do": verb, **fields}).encode() + b"\n")
         self.process.stdin.flush()
-        answer = self.answers.get(timeout=20)
+        answer = self.answers.get(timeout=90)
         assert answer["id"] == self._number
         return answer
 

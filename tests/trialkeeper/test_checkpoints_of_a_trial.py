@@ -266,7 +266,7 @@ def test_a_job_that_may_be_run_again_starts_soon_without_a_server(keeper: Keeper
     stdout = keeper.folder / contract.STDOUT_FILE
     wait_until(lambda: stdout.exists() and "begins with 0 of None" in stdout.read_text(), what="the trial begins")
     server.start()
-    process.wait(30)
+    process.wait(90)
     assert "goes on with what its job says" in keeper.log()
 
 
@@ -283,7 +283,7 @@ def test_a_job_that_has_left_checkpoints_waits_for_the_server(keeper: KeeperRun,
     process = keeper.start(command, checkpoints=ASKED, limits={"claim_timeout": 0.1})
     wait_until(lambda: "what to run cannot be fetched yet" in keeper.log(), what="it waits")
     server.start()
-    process.wait(30)
+    process.wait(90)
     assert "begins with 3 of 2" in server.output()
 
 

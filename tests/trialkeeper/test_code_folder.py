@@ -124,7 +124,7 @@ def test_a_stop_while_the_code_is_fetched_starts_nothing(keeper, server, tmp_pat
     server.wait_for(lambda: any(call.endswith("/code") for call in server.calls))
     process.terminate()
     wait_until(lambda: keeper.exists("exit.json"))
-    assert process.wait(40) == 1
+    assert process.wait(90) == 1
     assert server.ended["reason"] == "stopped"
     assert not (tmp_path / "started").exists()
 

@@ -79,5 +79,5 @@ def test_links_that_lead_in_circles_and_patterns_that_can_be_laid_in_many_ways_c
     program = ("import sys; from trialkeeper.kept_files import find_kept_files\n"
                "print(len(find_kept_files(sys.argv[1], '/nowhere', sys.argv[2:], print)))")
     done = subprocess.run([sys.executable, "-c", program, str(folder), *patterns], capture_output=True, text=True,
-                          timeout=20)
+                          timeout=90)
     assert (done.stdout, done.stderr) == ("1\n", "")

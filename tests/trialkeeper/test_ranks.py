@@ -61,7 +61,7 @@ def test_the_last_lines_are_those_of_stderr_and_not_endless(tmp_path: Path) -> N
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_keeper_of_rank_0_chooses_the_port_and_only_that_rank_reports(keeper: KeeperRun, rank: int) -> None:
     node: dict[str, Any] = {"rank": rank, "count": 2, "address": "127.0.0.1", **({"port": 4711} if rank else {})}
-    assert keeper.start(command='echo "$RANK $MASTER_PORT"', node=node).wait(30) == 0
+    assert keeper.start(command='echo "$RANK $MASTER_PORT"', node=node).wait(90) == 0
     said = (keeper.folder / "stdout").read_text().split()
     if rank:
         assert said == ["1", "4711"]
@@ -111,7 +111,7 @@ def launched(tmp_path: Path):
     launched = _Launched(tmp_path)
     yield launched
     (launched.attempt / contract.CANCELED_FILE).touch()
-    launched.process.wait(30)
+    launched.process.wait(90)
 
 
 def test_all_ranks_of_a_launcher_find_the_same_place_and_the_status_is_that_of_rank_0(launched: _Launched) -> None:
@@ -120,7 +120,7 @@ def test_all_ranks_of_a_launcher_find_the_same_place_and_the_status_is_that_of_r
     assert places[0].startswith("127.0.0.1:")
     for rank in (2, 1, 0):
         launched.end(rank)
-    assert launched.process.wait(30) == 0
+    assert launched.process.wait(90) == 0
     assert not (launched.attempt / FAILED_RANK_FILE).exists()
     rows = json.loads((launched.attempt / RANKS_FILE).read_text())
     assert [(row["rank"], row["machine"], row["exit"]["exit_code"]) for row in rows] == [
@@ -130,7 +130,7 @@ def test_all_ranks_of_a_launcher_find_the_same_place_and_the_status_is_that_of_r
 def test_a_rank_that_fails_under_a_launcher_ends_the_others_by_order(launched: _Launched) -> None:
     launched.wait_for_all()
     launched.end(1, 9)
-    assert launched.process.wait(30) == 1
+    assert launched.process.wait(90) == 1
     failed = launched.failed()
     assert (failed["rank"], failed["machine"], failed["exit"]["exit_code"]) == (1, "n1", 9)
     assert failed["exit"]["last_lines"] == "rank 1 ends"
@@ -142,7 +142,7 @@ def test_a_keeper_under_a_launcher_that_is_killed_is_followed_by_one_that_ends_i
     launched.wait_for_all()
     trial = json.loads((launched.attempt / "node2" / contract.TRIAL_FILE).read_text())["pid"]
     os.kill(json.loads((launched.attempt / "node2" / contract.KEEPER_FILE).read_text())["pid"], signal.SIGKILL)
-    assert launched.process.wait(30) == 1
+    assert launched.process.wait(90) == 1
     assert (launched.failed()["rank"], launched.failed()["exit"]["reason"]) == (2, "lost")
     wait_until(lambda: not lives(trial), what="the end of what the killed keeper left")
 
@@ -150,6 +150,6 @@ def test_a_keeper_under_a_launcher_that_is_killed_is_followed_by_one_that_ends_i
 def test_a_tombstone_ends_all_ranks_of_a_launcher_and_blames_none(launched: _Launched) -> None:
     launched.wait_for_all()
     (launched.attempt / contract.CANCELED_FILE).touch()
-    assert launched.process.wait(30) != 0
+    assert launched.process.wait(90) != 0
     assert [launched.end_of(rank)["reason"] for rank in range(3)] == ["stopped"] * 3
     assert not (launched.attempt / FAILED_RANK_FILE).exists()

@@ -91,7 +91,7 @@ def run_and_end(container: Container, command: str, reported: Path, runs: int = 
     if kill:
         wait_until(lambda: container.exists(contract.EXIT_FILE), what="the end of the run")
         process.kill()
-    return process.wait(30)
+    return process.wait(90)
 
 
 def results(server: ScriptedKeeperServer) -> list[tuple[str, int, str]]:
@@ -104,7 +104,7 @@ def test_the_results_of_all_runs_are_numbered_as_those_of_one(containers, comman
     assert server.of_type(contract.ENDED)[-1]["reason"] == contract.STOPPED
     assert run_and_end(containers(), text, reported, 2) == 143
     (tmp_path / "go").touch()
-    assert containers().start_pod(text).wait(30) == 0
+    assert containers().start_pod(text).wait(90) == 0
     assert results(server) == [("PERIODICAL", number - 1, str(number / 10)) for number in range(1, 10)] \
         + [("FINAL", 0, "9")]
     last = server.of_type(contract.ENDED)[-1]
@@ -116,7 +116,7 @@ def test_the_output_of_a_run_follows_that_of_the_one_before(containers, command,
     text, reported = command(), tmp_path / "reported"
     run_and_end(containers(), text, reported)
     (tmp_path / "go").touch()
-    containers().start_pod(text).wait(30)
+    containers().start_pod(text).wait(90)
     assert server.output() == "begins with epoch 0\nbegins with epoch 3\n"
     assert server.output("stderr") == RUN_BEGINS
 
@@ -126,7 +126,7 @@ def test_the_time_of_all_runs_is_the_trials(containers, command, server, tmp_pat
     run_and_end(containers(), text, reported)
     first = server.ended["duration"]
     process = containers().start_pod(text, max_trial_duration=first + 1.0)
-    assert process.wait(30) != 0
+    assert process.wait(90) != 0
     end = server.of_type(contract.ENDED)[-1]
     assert end["reason"] == contract.TIME_LIMIT
     assert first + 0.9 < end["duration"] < first + 5.0
@@ -138,7 +138,7 @@ def test_what_no_server_took_is_delivered_by_the_next_run(containers, command, s
     run_and_end(containers(), text, reported, kill=True)
     server.start()
     (tmp_path / "go").touch()
-    containers().start_pod(text).wait(30)
+    containers().start_pod(text).wait(90)
     assert [value for _, _, value in results(server)] == ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "6"]
 
 
@@ -150,7 +150,7 @@ def test_a_run_that_was_killed_with_its_keeper_is_followed_too(containers, comma
     process.wait()
     container.clean_up()
     (tmp_path / "go").touch()
-    containers().start_pod(text).wait(30)
+    containers().start_pod(text).wait(90)
     assert [number for kind, number, _ in results(server) if kind == "PERIODICAL"] == list(range(6))
     assert server.ended["exit_code"] == 0
 
@@ -158,29 +158,29 @@ def test_a_run_that_was_killed_with_its_keeper_is_followed_too(containers, comma
 def test_a_trial_that_ends_as_told_before_its_keeper_hears_of_it_was_stopped(containers, command, server, tmp_path):
     """All replicas agree to end when one of them is told to: the reporting one may be the first that has ended."""
     container = containers()
-    assert container.start_pod("exit 143").wait(30) == 143
+    assert container.start_pod("exit 143").wait(90) == 143
     assert server.ended["reason"] == contract.STOPPED
     assert json.loads((container.folder / "end").read_text())["exit_code"] == 143
 
 
 @pytest.mark.parametrize("code", [0, 1, 137])
 def test_a_trial_that_ends_by_itself_has_ended(containers, server, code):
-    assert containers().start_pod(f"exit {code}").wait(30) == code
+    assert containers().start_pod(f"exit {code}").wait(90) == code
     assert server.ended["exit_code"] == code
 
 
 def test_an_attempt_that_has_ended_is_not_run_again(containers, server, tmp_path):
     """Where another replica failed, a platform may run all of them again."""
-    assert containers().start_pod("exit 0").wait(30) == 0
+    assert containers().start_pod("exit 0").wait(90) == 0
     again = containers()
-    assert again.start_pod(f"touch {tmp_path / 'ran'}").wait(30) == 0
+    assert again.start_pod(f"touch {tmp_path / 'ran'}").wait(90) == 0
     assert not (tmp_path / "ran").exists()
     assert json.loads((again.folder / "end").read_text())["reason"] == contract.EXITED
     assert len(server.of_type(contract.STARTED)) == 1
 
 
 def test_other_replicas_leave_the_journal_alone(containers, server, tmp_path):
-    assert containers().start_pod("exit 0", rank=1).wait(30) == 0
+    assert containers().start_pod("exit 0", rank=1).wait(90) == 0
     assert not (tmp_path / "lasting").exists()
     assert server.of_type(contract.STARTED) == []
 
@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_written_is_named(containers, tmp_path):
     (tmp_path / "lasting").write_text("a file")
     container = containers()
     process = container.start_pod("exit 0")
-    assert process.wait(30) == 2
+    assert process.wait(90) == 2
     assert f"{tmp_path / 'lasting'} cannot be used" in process.stderr.read().decode()
 
 
@@ -204,5 +204,5 @@ def test_a_trial_that_shall_not_run_again_does_not_look_as_if_it_should(containe
     if by_the_server:
         wait_until(lambda: server.of_type(contract.STARTED))
         server.orders = [{"order": contract.ORDER_STOP, "reason": "nobody wants it"}]
-    assert process.wait(30) == 1
+    assert process.wait(90) == 1
     assert server.ended["signal"] == signal.SIGTERM

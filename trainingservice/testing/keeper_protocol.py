@@ -51,7 +51,7 @@ class HandKeeper:
     def call(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {},
              token: str | None = None) -> Answered:
         address = urlsplit(self.access.urls[0])
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=90)
         try:
             connection.request(method, contract.URL_PREFIX + path, body,
                                {"Authorization": f"Bearer {token or self.access.token}", **headers})

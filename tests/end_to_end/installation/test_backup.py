@@ -85,7 +85,7 @@ def test_a_restored_installation_goes_on_with_its_trials_its_secrets_and_its_peo
 
     server.start()
     assert requests.get(f"{server.url}/api/v1/experiments/", headers={"Authorization": f"Token {server.token}"},
-                        timeout=30).status_code == 200, "a token from before still opens"
+                        timeout=90).status_code == 200, "a token from before still opens"
     assert SECRET in server.manage("shell", "-c", READ_SECRET).stdout
     # both keepers have delivered all this before, to the server that is no more: they do it once more
     wait_for_steps(server, leds.experiment, 2, 2)

@@ -59,30 +59,30 @@ def test_pages_reports_and_websockets_come_through_the_proxy_with_tls(
     def answers() -> bool:
         assert proxy.poll() is None, (folder / "log").read_text()
         try:
-            return browser.get(f"{public}/healthz", timeout=30).ok
+            return browser.get(f"{public}/healthz", timeout=90).ok
         except requests.ConnectionError:
             return False
 
     try:
         server.wait_until(answers, what="the proxy answers")
-        moved = browser.get(f"http://127.0.0.1:{plain}/experiments/x/", allow_redirects=False, timeout=30)
+        moved = browser.get(f"http://127.0.0.1:{plain}/experiments/x/", allow_redirects=False, timeout=90)
         assert (moved.status_code, moved.headers["location"]) == (301, "https://127.0.0.1/experiments/x/")
         link = server.wait_until(lambda: re.search(r"/sign-in/\S+", server.log_tail()))
         page = sign_in_by_link(browser, public + link.group(0))
         assert (page.status_code, "Experiments" in page.text) == (200, True)
         assert page.headers["strict-transport-security"]
         assert {cookie.name: cookie.secure for cookie in browser.cookies} == {"sessionid": True, "csrftoken": True}
-        signed_out = browser.post(f"{public}/sign-out/", timeout=30, headers={"Origin": public, "Referer": public},
+        signed_out = browser.post(f"{public}/sign-out/", timeout=90, headers={"Origin": public, "Referer": public},
                                   data={"csrfmiddlewaretoken": re.search(r'csrfmiddlewaretoken" value="(\w+)"',
                                                                          page.text).group(1)})
-        report = browser.post(f"{public}/api/trialkeeper/v1/trials/nobody/reports", json={}, timeout=30)
+        report = browser.post(f"{public}/api/trialkeeper/v1/trials/nobody/reports", json={}, timeout=90)
         assert (report.status_code, report.json()["error"]) == (401, "token"), "it came to where keepers report"
-        assert browser.get(f"{public}/metrics", timeout=30).status_code == 404
+        assert browser.get(f"{public}/metrics", timeout=90).status_code == 404
         assert signed_out.ok
         assert asyncio.run(greeting(server, public, authority))["hello"]
     finally:
         proxy.terminate()
-        proxy.wait(30)
+        proxy.wait(90)
 
 
 async def greeting(server: RunningServer, public: str, authority: Path) -> Any:

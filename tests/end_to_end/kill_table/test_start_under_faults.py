@@ -35,7 +35,7 @@ def locked(server: RunningServer) -> Iterator[None]:
 def readiness(server: RunningServer) -> tuple[int, dict[str, Any]]:
     """The status and the document of ``/readyz``; (0, {}) where nobody answers."""
     try:
-        answer = requests.get(f"{server.url}/readyz", timeout=30)
+        answer = requests.get(f"{server.url}/readyz", timeout=90)
         return answer.status_code, answer.json()
     except requests.RequestException:
         return 0, {}
@@ -65,7 +65,7 @@ def test_a_server_started_while_its_database_is_locked_comes_up_with_a_worker(
     with locked(server):
         server.start(program=IMPATIENT, wait=False)
         server.wait_until(lambda: "database is locked" in why_not_ready(server), 60, "it says why it is not ready")
-        assert requests.get(f"{server.url}/healthz", timeout=30).json() == {"alive": True}
+        assert requests.get(f"{server.url}/healthz", timeout=90).json() == {"alive": True}
     comes_up_and_works(server, tmp_path / "experiment")
 
 

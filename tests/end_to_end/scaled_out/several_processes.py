@@ -84,7 +84,7 @@ class WebProcess(OneOfSeveral):
 
     def answers(self) -> bool:
         try:
-            return requests.get(f"{self.url}/sign-in/", timeout=30).ok
+            return requests.get(f"{self.url}/sign-in/", timeout=90).ok
         except requests.RequestException:
             return False
 

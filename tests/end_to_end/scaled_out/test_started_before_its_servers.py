@@ -32,7 +32,7 @@ def test_a_web_and_a_worker_started_too_early_work_once_postgresql_and_redis_hav
     postgresql.start()
     redis.start()
     for url in (web.url, f"http://127.0.0.1:{port}"):
-        web.wait_until(lambda url=url: requests.get(f"{url}/readyz", timeout=30).ok, 60, "it is ready")
+        web.wait_until(lambda url=url: requests.get(f"{url}/readyz", timeout=90).ok, 60, "it is ready")
     WitnessedExperiment(web, tmp_path / "experiment", trials=3, concurrency=3,
                         platform={"platform": "scripted_anywhere", "folder": str(tmp_path / "cluster")}
                         ).launch().nothing_is_lost()
@@ -45,7 +45,7 @@ def test_a_web_and_a_worker_started_too_early_work_once_postgresql_and_redis_hav
 def not_ready(url: str) -> str:
     """What a process says that answers 503 at ``/readyz``; "" else."""
     try:
-        answer = requests.get(f"{url}/readyz", timeout=30)
+        answer = requests.get(f"{url}/readyz", timeout=90)
     except requests.RequestException:
         return ""
     return " ".join(check["message"] for check in answer.json()["checks"]) if answer.status_code == 503 else ""

@@ -32,7 +32,7 @@ def through_the_provider(client: Client, wanted: str = "") -> str:
     """Follows the browser's way to the provider; returns where it is sent back to, on this server."""
     begun = client.get("/sign-in/single-sign-on/", {"next": wanted} if wanted else {})
     assert begun.status_code == 302, begun.content.decode()
-    answer = requests.get(begun["Location"], allow_redirects=False, timeout=30)
+    answer = requests.get(begun["Location"], allow_redirects=False, timeout=90)
     return answer.headers["Location"].removeprefix("http://testserver")
 
 

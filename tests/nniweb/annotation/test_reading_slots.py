@@ -58,28 +58,28 @@ def begin(slots: ReadingSlots) -> Iterator[object]:
 def test_one_person_has_a_share_and_the_machine_a_limit(begin, monkeypatch) -> None:
     monkeypatch.setattr(reading_slots, "MOST_RUNNING", 3)
     first, second = begin("ada"), begin("ada")
-    assert first.begun.wait(10)
-    assert second.begun.wait(10)
-    assert begin("ada").refused.wait(10)
+    assert first.begun.wait(90)
+    assert second.begun.wait(90)
+    assert begin("ada").refused.wait(90)
     other = begin("bob")
-    assert other.begun.wait(10)
+    assert other.begun.wait(90)
     waiting = begin("bob")
     assert not waiting.begun.wait(0.2)
     first.end()
-    assert waiting.begun.wait(10)
+    assert waiting.begun.wait(90)
 
 
 def test_a_person_does_not_wait_for_ever_and_the_worker_does(begin, monkeypatch) -> None:
     monkeypatch.setattr(reading_slots, "PATIENCE", 0.2)
     first, second = begin("ada"), begin("ada")
-    assert first.begun.wait(10)
-    assert second.begun.wait(10)
+    assert first.begun.wait(90)
+    assert second.begun.wait(90)
     worker, other = begin("nobody"), begin("bob")
-    assert other.refused.wait(10)
+    assert other.refused.wait(90)
     assert not worker.begun.is_set()
     assert not worker.refused.is_set()
     second.end()
-    assert worker.begun.wait(10)
+    assert worker.begun.wait(90)
 
 
 @pytest.mark.django_db

@@ -47,7 +47,7 @@ def test_a_script_for_each_shell_is_printed(shell: str) -> None:
     assert "nniweb" in done.stdout
     if shell == "bash":
         loaded = subprocess.run(["bash", "-c", 'eval "$(cat)"; complete -p nniweb'], input=done.stdout, text=True,
-                                capture_output=True, timeout=30, check=True)
+                                capture_output=True, timeout=90, check=True)
         assert "argcomplete" in loaded.stdout
 
 

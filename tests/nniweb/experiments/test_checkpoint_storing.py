@@ -127,7 +127,7 @@ def test_what_waits_while_a_transaction_is_written_shares_the_next_one() -> None
     shared = SharedTransactions(write)
     threads = [threading.Thread(target=shared.write, args=(number,)) for number in range(5)]
     threads[0].start()
-    assert is_writing.wait(20)
+    assert is_writing.wait(90)
     for thread in threads[1:]:
         thread.start()
     while len(shared._waiting) < 4:
@@ -160,7 +160,7 @@ def test_what_cannot_be_written_is_told_to_who_wanted_it_and_to_nobody_else() ->
 
     threads = [threading.Thread(target=want, args=(number,)) for number in range(5)]
     threads[0].start()
-    assert is_writing.wait(20)
+    assert is_writing.wait(90)
     for thread in threads[1:]:
         thread.start()
     while len(shared._waiting) < 4:

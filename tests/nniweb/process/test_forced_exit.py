@@ -13,6 +13,6 @@ threading.Event().wait()
 
 
 def test_it_ends_though_threads_hang_and_says_which() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGS], timeout=30, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", HANGS], timeout=90, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "rounds-local" in done.stderr

@@ -130,7 +130,7 @@ def test_what_does_not_pass_ends_the_start_with_a_sentence(opened: Opened, monke
     monkeypatch.setattr(server_opening, "is_of_this_version", lambda: False)
     monkeypatch.setattr("nniweb.upgrades.bringing_up_to_date.bring_up_to_date", fails)
     opened.opening.start()
-    assert opened.gave_up.wait(20)
+    assert opened.gave_up.wait(90)
     assert sentence in opened.opening.failure
     assert not opened.is_open
 
@@ -138,7 +138,7 @@ def test_what_does_not_pass_ends_the_start_with_a_sentence(opened: Opened, monke
 def test_an_experiment_that_is_not_there_has_no_port_of_its_own(opened: Opened) -> None:
     opened.opening._wanted = {"nosuchid": 4321}
     opened.opening.start()
-    assert opened.gave_up.wait(20)
+    assert opened.gave_up.wait(90)
     assert "there is no experiment nosuchid" in opened.opening.failure
 
 

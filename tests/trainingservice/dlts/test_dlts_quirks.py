@@ -103,7 +103,7 @@ def test_the_double_answers_as_the_dashboard_does_while_the_database_is_away(das
     dashboard.database_away = True
 
     def ask(path):
-        answer = requests.get(f"{dashboard.address}/api/{path}", timeout=30,
+        answer = requests.get(f"{dashboard.address}/api/{path}", timeout=90,
                               params={"email": dashboard.email, "password": dashboard.password})
         return answer.status_code, answer.text
     assert ask("v2/clusters/lab/teams/vision/jobs") == (200, "[null, null, null, null]")
@@ -458,7 +458,7 @@ def test_what_the_dashboards_schema_refuses_fails_the_trial_in_its_words(bench, 
     (b"{", "Bad Request"), (b"{}", " should have required property 'team'"),
     (b'{"team": 5}', ".team should be string")])
 def test_the_double_refuses_what_the_dashboards_schema_refuses(dashboard, body, words):
-    answer = requests.post(f"{dashboard.address}/api/clusters/lab/jobs", data=body, timeout=30,
+    answer = requests.post(f"{dashboard.address}/api/clusters/lab/jobs", data=body, timeout=90,
                            params={"email": dashboard.email, "password": dashboard.password})
     assert (answer.status_code, answer.text) == (400, words)
 
@@ -504,10 +504,10 @@ def test_the_name_of_an_endpoint_is_cut_to_what_the_dashboard_takes(platform, da
 def test_the_double_refuses_what_the_cluster_refuses(dashboard, change, answered):
     body = {"jobName": "one", "vcName": "vision", "team": "vision", "resourcegpu": 0, "jobType": "training",
             "preemptionAllowed": False, "cmd": "true", **change}
-    answer = requests.post(f"{dashboard.address}/api/clusters/lab/jobs", json=body, timeout=30,
+    answer = requests.post(f"{dashboard.address}/api/clusters/lab/jobs", json=body, timeout=90,
                            params={"email": dashboard.email, "password": dashboard.password})
     assert (answer.status_code, answer.text) == answered
-    listed = requests.get(f"{dashboard.address}/api/v2/clusters/lab/teams/nobody/jobs", timeout=30,
+    listed = requests.get(f"{dashboard.address}/api/v2/clusters/lab/teams/nobody/jobs", timeout=90,
                           params={"email": dashboard.email, "password": dashboard.password})
     assert (listed.status_code, listed.json()) == (200, [])
 

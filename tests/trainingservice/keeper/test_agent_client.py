@@ -55,7 +55,7 @@ def agent():
     agent = ScriptedAgent()
     yield agent
     agent.die()
-    assert agent.gone.wait(5)
+    assert agent.gone.wait(90)
     agent.client.close()
 
 
@@ -79,7 +79,7 @@ def test_the_last_load_that_the_agent_told_is_kept_until_it_is_gone(agent):
     agent.client.gpus(5)  # what was sent before has been read
     assert agent.client.load == MachineLoad(1.5, 2.0, 3, 4)
     agent.die()
-    assert agent.gone.wait(5)
+    assert agent.gone.wait(90)
     assert agent.client.load is None
 
 
@@ -171,7 +171,7 @@ def test_the_end_of_the_agent_ends_requests_under_way_and_later_ones(agent):
     threading.Thread(target=receive_and_die, daemon=True).start()
     with pytest.raises(AgentGone, match="the agent of the test has ended"):
         agent.client.gpus()
-    assert agent.gone.wait(5)
+    assert agent.gone.wait(90)
     assert agent.client.closed
     with pytest.raises(AgentGone):
         agent.client.gpus()

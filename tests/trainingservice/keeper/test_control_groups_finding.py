@@ -35,7 +35,7 @@ def agent_that_says() -> Iterator[Callable[[str], AgentClient]]:
     yield start
     for process, client in started:
         client.close()
-        process.wait(20)
+        process.wait(90)
 
 
 def test_it_says_that_trials_are_held(agent_that_says: Callable[[str], AgentClient]) -> None:

@@ -38,7 +38,7 @@ def ask(cluster: KubernetesApiDouble, request: dict, token: str = TOKEN) -> tupl
     with requests.Session() as session:
         session.trust_env = False
         answer = session.request(request["method"], cluster.url + request["path"], params=request.get("query"),
-                                 headers=headers, data=json.dumps(body) if body is not None else None, timeout=30)
+                                 headers=headers, data=json.dumps(body) if body is not None else None, timeout=90)
     kind = answer.headers["Content-Type"]
     return answer.status_code, kind, answer.text if kind.startswith("text/") else answer.json()
 
@@ -47,7 +47,7 @@ def events_of(cluster: KubernetesApiDouble, request: dict) -> list[dict]:
     """What a watch tells until its end."""
     with requests.Session() as session:
         session.trust_env = False
-        answer = session.get(cluster.url + request["path"], params=request["query"], timeout=30,
+        answer = session.get(cluster.url + request["path"], params=request["query"], timeout=90,
                              headers={"Authorization": f"Bearer {TOKEN}"})
     return [json.loads(line) for line in answer.text.splitlines()]
 

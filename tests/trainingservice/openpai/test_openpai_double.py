@@ -23,7 +23,7 @@ def cluster(tmp_path_factory):
 
 
 def submitted(cluster, text, kind="text/yaml", token=None):
-    return requests.post(f"{cluster.address}/rest-server/api/v2/jobs", data=text, timeout=10, headers={
+    return requests.post(f"{cluster.address}/rest-server/api/v2/jobs", data=text, timeout=90, headers={
         "Content-Type": kind, "Authorization": f"Bearer {token or cluster.token}"})
 
 
@@ -95,5 +95,5 @@ def test_a_name_that_is_taken_is_said_before_the_queue_and_the_storage(cluster):
 
 
 def test_unknown_paths_are_said_before_the_token_is_looked_at(cluster):
-    answer = requests.get(f"{cluster.address}/rest-server/api/v1/user/ada/jobs/n", timeout=10)
+    answer = requests.get(f"{cluster.address}/rest-server/api/v1/user/ada/jobs/n", timeout=90)
     assert (answer.status_code, answer.json()["code"]) == (404, "NoApiError")

@@ -726,7 +726,7 @@ def test_run_works_until_clean_up_and_wakes_up_for_a_submission(service, cloud):
     thread = threading.Thread(target=service.run)
     thread.start()
     service.submit_trial_job(form("a"))
-    assert started.wait(5)
+    assert started.wait(90)
     service.clean_up()
     thread.join(5)
     assert not thread.is_alive()

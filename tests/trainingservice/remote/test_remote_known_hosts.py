@@ -74,7 +74,7 @@ def test_a_pattern_with_many_stars_is_compared_in_one_pass(tmp_path):
     program = ("import sys; from pathlib import Path; from trainingservice.ssh.known_hosts import keys_of\n"
                "print([len(keys_of(Path(sys.argv[1]), name).known) for name in ('a' * 60, 'a' * 60 + 'b', 'ada')])")
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "known_hosts")], capture_output=True,
-                          text=True, timeout=20)
+                          text=True, timeout=90)
     assert (done.stdout, done.stderr) == ("[0, 1, 1]\n", "")
 
 

@@ -120,7 +120,7 @@ def test_a_report_that_comes_before_the_new_agent_has_introduced_itself_is_answe
             asked.set()
 
     def introduce_late(client, timeout):
-        assert asked.wait(15)
+        assert asked.wait(90)
         return introduce(client, timeout=timeout)
 
     monkeypatch.setattr(ReportProxy, "hear", hear_and_note)

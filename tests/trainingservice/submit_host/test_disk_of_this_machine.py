@@ -28,7 +28,7 @@ def test_a_folder_that_somebody_still_writes_into_is_removed_all_the_same(tmp_pa
 
     writer = threading.Thread(target=write_for_a_while)
     writer.start()
-    assert wrote.wait(30)
+    assert wrote.wait(90)
     problems = LocalDisk().remove_folder(folder)
     writer.join()
     assert problems == []

@@ -60,7 +60,7 @@ def test_one_that_never_answers_hangs_until_it_is_released(make):
 
     thread = threading.Thread(target=submit)
     thread.start()
-    assert service.hanging.wait(10)
+    assert service.hanging.wait(90)
     assert not ended
     service.released.set()
     thread.join(10)

@@ -154,7 +154,7 @@ class SubmittingCases(ConformanceFixtures):
         bench.wait_for_file(starts)
         # a keeper may begin before it is heard; then the attempt is its own
         bench.wait("its keeper is heard", lambda: bench.entries(form, contract.STARTED))
-        assert isinstance(bench.another_keeper(form).wait(timeout=30), int)
+        assert isinstance(bench.another_keeper(form).wait(timeout=90), int)
         bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
         go.touch()
         bench.wait_for_end(service, form)

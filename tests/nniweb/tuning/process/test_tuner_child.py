@@ -29,7 +29,7 @@ while not os.path.exists(sys.argv[1]):
 def test_what_a_tuner_has_started_ends_with_its_process(tmp_path: Path) -> None:
     ended = threading.Event()
     child = TunerChild([sys.executable, "-c", FORKS, str(tmp_path / "pid")], lambda *_: ended.set())
-    assert ended.wait(30), "the end is noticed though another process holds the pipes"
+    assert ended.wait(90), "the end is noticed though another process holds the pipes"
     child.end()
     assert machine.process_start_time(int((tmp_path / "pid").read_text())) is None
 

@@ -112,6 +112,6 @@ def test_lines_wait_while_the_database_takes_nothing(experiment: Experiment, mon
     monkeypatch.setattr(experiment_log.ExperimentLog, "_write", refuse_once)
     with experiment_log.kept(), log_ids(experiment=experiment.public_id):
         logger.info("first")
-        assert refused.wait(30)
+        assert refused.wait(90)
         logger.info("second")
     assert [line[3] for line in lines_of(experiment)] == ["first", "second"]

@@ -607,7 +607,7 @@ def test_a_slot_is_filled_by_the_bell_not_by_the_next_round(rig: Rig, monkeypatc
 
     monkeypatch.setattr(rig.runner, "round", round_and_note)
     rig.runner.start()
-    assert full_round.wait(20)
+    assert full_round.wait(90)
 
     def submitted() -> int:
         return Attempt.objects.filter(trial__experiment=experiment, stage__in=["submitted", "ended"]).count()
