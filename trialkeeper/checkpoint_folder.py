@@ -71,7 +71,8 @@ class CheckpointFolder:
         self._contents: Dict[str, Tuple[int, int]] = {}
         self._announced: Dict[str, Optional[int]] = {}
         self._seen_at: Optional[int] = None
-        self._is_waiting = False
+        #: Names of those written in place that have not rested for long enough.
+        self._waiting: List[str] = []
 
     def make(self) -> None:
         """Raises OSError."""
@@ -104,7 +105,7 @@ class CheckpointFolder:
 
     def has_news(self) -> bool:
         """Whether a look may find something; of a trial without checkpoints this costs one ``stat``."""
-        if self._announced or self._taken or self._is_waiting:  # a file that is written anew does not change its folder
+        if self._announced or self._taken or self._waiting:  # a file that is written anew does not change its folder
             return True
         try:
             return os.stat(self.path).st_mtime_ns != self._seen_at
@@ -117,12 +118,13 @@ class CheckpointFolder:
         return bool(self._announced)
 
     def unfinished(self) -> List[str]:
-        """Names of what was being written, by name; at most a hundred."""
+        """Names of what was being written, by name or when it was seen last; at most a hundred."""
         try:
             names = os.listdir(self.path)
         except OSError:
             return []
-        return sorted(name for name in names if name.startswith(".saving-") or name.endswith(UNFINISHED))[:100]
+        return sorted({name for name in names if name.startswith(".saving-") or name.endswith(UNFINISHED)}
+                      | set(self._waiting))[:100]
 
     def wrong_names(self) -> List[str]:
         """Printable names of what no checkpoint can be: what is no text, and the folder where it leads elsewhere."""
@@ -187,7 +189,7 @@ class CheckpointFolder:
         for name, seen, changed in waiting:
             if found and changed < found[-1].changed:
                 self._note_taken(name, seen)  # later it would take the place of one that is newer
-        self._is_waiting = any(self._taken.get(name) != _state(seen) for name, seen, _ in waiting)
+        self._waiting = [name for name, seen, _ in waiting if self._taken.get(name) != _state(seen)]
         return found
 
     def take_as_found(self, name: str) -> None:

@@ -188,22 +188,22 @@ class Checkpoints:
 
     # --- after it --------------------------------------------------------------------------
 
-    def finish(self, wait: Callable[[float], object], patience: Callable[[], float], has_ended: bool = True,
+    def finish(self, wait: Callable[[float], object], patience: Callable[[], float], has_ended_well: bool = True,
                has_succeeded: bool = True) -> None:
         """Send what is left, for as long as something moves at least every ``patience()`` seconds.
 
-        ``wait(seconds)`` returns when something happens. ``has_ended``: the trial ended by itself, so that what it
-        wrote in place is complete, too. ``has_succeeded``: so is what it saved for others.
+        ``wait(seconds)`` returns when something happens. ``has_ended_well``: the trial said that all was well, so that
+        what it wrote in place last is complete, too. ``has_succeeded``: so is what it saved for others.
         """
         if self._is_listener:
             return
-        if self._handed_on is not None and has_ended and has_succeeded:
+        if self._handed_on is not None and has_succeeded:
             try:
                 self._handed_on.offer(self._folder.path)
             except OSError as error:  # a full disk
                 self._log("what the trial has saved for others could not be taken: %s" % error)
         for _ in range(2):  # once more for what changed while it was read
-            for complete in self._newer(self._folder.take_complete(self._folder.listing(), has_ended)):
+            for complete in self._newer(self._folder.take_complete(self._folder.listing(), has_ended_well)):
                 self._send(complete)
             while self._sender is not None and self._sender.is_busy:
                 self._take_results()

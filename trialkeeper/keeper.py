@@ -605,13 +605,11 @@ class Keeper:
                 return SEND_BEFORE_END
             return SEND_AFTER_EXIT
 
-        # told to end, it took its time and said that all was well
-        has_ended = end.get("reason") == contract.EXITED or (
-            end.get("reason") == contract.FROZEN and end.get("exit_code") == 0)
-
+        # by itself, or told to; one that failed or was killed may have been in the middle of writing
+        has_ended_well = end.get("reason") in (contract.EXITED, contract.FROZEN) and end.get("exit_code") == 0
         try:
-            self._checkpoints.finish(self._inbox.wait, patience, has_ended,
-                                     end.get("reason") == contract.EXITED and end.get("exit_code") == 0)
+            self._checkpoints.finish(self._inbox.wait, patience, has_ended_well,
+                                     has_ended_well and end.get("reason") == contract.EXITED)
         except Exception:  # a bug of ours: the end is told all the same
             self._log("the last checkpoint was not sent:\n" + traceback.format_exc())
 

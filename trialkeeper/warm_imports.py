@@ -53,6 +53,8 @@ def import_modules(names: "List[str]", trial_variables: "Set[str]", skip_missing
                 importlib.import_module(name)
                 done.append(name)
             except BaseException as error:
+                if read:
+                    raise Refused("reads", "%s, %s" % (name, read[0])) from error
                 if skip_missing and isinstance(error, ImportError):
                     continue
                 raise Refused("import", "%s (%s: %s)" % (name, type(error).__name__, error)) from error

@@ -11,7 +11,7 @@ the keeper hangs up, which leaves the trial's processes to the agent, as the end
 the trial. It is forked when the keeper says so, and never otherwise: a keeper that has not said so may start the trial
 plainly. Neither needs the parent any more.
 
-Messages are JSON in packets. agent -> parent: first {modules, idle, trial_variables}, then for each trial the
+Messages are JSON in packets. agent -> parent: first {modules, idle, alarm, ...}, then for each trial the
 descriptors of the keeper's connection, the request, stdout and stderr. parent -> agent: {ready, memory, modules},
 {refused: reason}, {beside: pid}, {learned: names}. To the keeper: {plain: reason} or {beside: pid, memory, modules};
 it answers "go"; then {pid}, {status} once the trial has ended, and {empty} when nothing of it is left.
@@ -115,8 +115,10 @@ class Parent:
             del sys.path[0]  # the folder of this file; a trial has that of its script
         before = warm_imports.open_files()
         self._learns = first["modules"] is None
+        signal.alarm(first["alarm"])  # an import that hangs ends, also where the agent is gone
         self._imported = len(warm_imports.import_modules(
             first["modules"] or [], set(first["trial_variables"]), skip_missing=bool(first["learned"])))
+        signal.alarm(0)
         sys.stdout.flush()
         sys.stderr.flush()
         warm_imports.refuse_what_does_not_fork(before)
@@ -185,7 +187,7 @@ class Parent:
             connection.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             return warm_trial.Trial(request, descriptors[2], descriptors[3],
-                                    self._learned[1].fileno() if self._learned else None)
+                                    self._learned[1].detach() if self._learned else None)
         if self._learned:
             self._learned[1].close()
         for descriptor in descriptors:

@@ -30,6 +30,8 @@ MOST_PARENTS, PART_OF_MEMORY = 8, 0.25
 REFUSED_SECONDS = 600.0
 #: Seconds without a request after which a parent makes room for another one.
 MAKES_ROOM_AFTER = 10.0
+#: Seconds for which imports may take longer than is allowed, before a parent whose agent is gone ends by itself.
+ALARM_AFTER = 15
 #: Keys of which something is remembered.
 _MOST_KEYS = 200
 
@@ -176,6 +178,7 @@ class WarmParents:
         parent = WarmParentProcess(request, self._folder, self._count)
         parent.connection.send(json.dumps({
             "modules": modules, "learned": is_learned, "idle": self._idle, "memory_limit": self._left(),
+            "alarm": int(self._import_seconds) + ALARM_AFTER,
             "trial_variables": request["parent"]["trial_variables"]}).encode(), socket.MSG_NOSIGNAL)
         self._selector.register(parent.connection, selectors.EVENT_READ, lambda: self._hear(parent))
         return parent
@@ -208,7 +211,7 @@ class WarmParents:
             packet = b""
         if not packet:  # neither it nor a process that it forked will say more
             if not parent.is_ready and parent not in self._ending:
-                self._refuse(parent, _reason("failed", parent.last_words()))
+                self._refuse(parent, _reason("failed", parent.last_words() or "without saying why"))
             self._drop(parent)
             self._selector.unregister(parent.connection)
             parent.connection.close()

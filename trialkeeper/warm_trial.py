@@ -49,13 +49,15 @@ class Trial:
             sys.modules.pop(name, None)
         self._parents_main = sys.modules["__main__"]  # its functions still run
         sys.modules["__main__"] = _main_module()
+        if "__mp_main__" in sys.modules:  # what a process started by multiprocessing calls the script
+            sys.modules["__mp_main__"] = sys.modules["__main__"]
 
     def run(self) -> None:
         """Run the script. Raises SystemExit for another exit code than 0."""
         if self._learned is not None:
             import atexit
             folders = {self._path_entry, self._request["directory"]} - {""}
-            atexit.register(_Learning(self._learned, self._loaded, folders, self._request["own_nni"]).tell)
+            atexit.register(_Learning(self._learned, self._loaded, folders, self._request["own_nni"], sys.path).tell)
         if self._request["kind"] == "module":
             import runpy
             runpy._run_module_as_main(self._request["target"])  # type: ignore[attr-defined]
@@ -173,11 +175,13 @@ def _run_file(path: str) -> None:
 class _Learning:
     """Tells the parent, when the script has ended, what it had loaded."""
 
-    def __init__(self, connection: int, loaded: "FrozenSet[str]", folders: "Set[str]", own_nni: str) -> None:
+    def __init__(self, connection: int, loaded: "FrozenSet[str]", folders: "Set[str]", own_nni: str,
+                 path: "List[str]") -> None:
         """``folders``: of the script and its own modules. ``own_nni``: folder of our ``nni``, "" where it is another
-        one for each trial.
+        one for each trial. ``path``: ``sys.path`` before the script changes it.
         """
         self._connection, self._loaded, self._own_nni = connection, loaded, own_nni
+        self._path = {os.path.realpath(entry) for entry in path}
         self._own = tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
         self._pid = os.getpid()
         self._identity = os.fstat(connection)[stat.ST_DEV], os.fstat(connection)[stat.ST_INO]
@@ -193,8 +197,8 @@ class _Learning:
             import socket
             connection = socket.socket(fileno=self._connection)
             connection.setblocking(False)
-            connection.send(self._text(),
-                            getattr(socket, "MSG_NOSIGNAL", 0))
+            connection.send(self._text(), getattr(socket, "MSG_NOSIGNAL", 0))
+            connection.close()
         except OSError:
             pass
 
@@ -205,7 +209,7 @@ class _Learning:
     def _names(self) -> "List[str]":
         names = []
         for name, module in list(sys.modules.items()):
-            if name in self._loaded or not _is_plain(name, module):
+            if name in self._loaded or not _is_plain(name, module) or not self._is_found_by_parent(name):
                 continue
             path = getattr(module, "__dict__", {}).get("__file__")
             if isinstance(path, str):
@@ -217,6 +221,19 @@ class _Learning:
                     continue
             names.append(name)
         return names
+
+
+    def _is_found_by_parent(self, name: str) -> bool:
+        """Whether its package, or the module itself, lies directly in a folder of the path that the parent has, too.
+        What the script has found elsewhere, each trial has to find itself.
+        """
+        module = sys.modules.get(name.partition(".")[0])
+        names = getattr(module, "__dict__", {})
+        path = names.get("__file__")
+        if not isinstance(path, str):
+            return "__path__" not in names  # built in; a package without a file may have its parts anywhere
+        folder = os.path.dirname(os.path.realpath(path))
+        return (os.path.dirname(folder) if "__path__" in names else folder) in self._path or _is_installed(path)
 
 
 def _is_installed(path: str) -> bool:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.scripted_keeper_server import ScriptedKeeperServer
-from tests.trialkeeper.keeper_run import KeeperRun, wait_until
+from tests.trialkeeper.keeper_run import ROOT, KeeperRun, wait_until
 from trialkeeper import contract
 from trialkeeper.checkpoint_cut import cut
 from trialkeeper.checkpoint_entry import Problem, is_name
@@ -150,6 +151,35 @@ def test_one_that_is_too_large_is_told_and_not_sent(keeper: KeeperRun, server: S
 def test_one_that_never_gets_complete_is_told_at_the_end(keeper: KeeperRun, server: ScriptedKeeperServer) -> None:
     keeper.run('echo half > "$NNI_CHECKPOINT_DIR/model.tmp"', checkpoints=KEPT)
     assert failed(server) == [("model.tmp", "incomplete")]
+
+
+#: Saves one as it should be, and is in the middle of writing the next one in place when it ends.
+IN_THE_MIDDLE = """
+import nni, os, signal, sys
+with nni.save_checkpoint(step=1) as path, open(path, "w") as file:
+    file.write("whole")
+folder = os.environ["NNI_CHECKPOINT_DIR"] + "/epoch-9"
+os.mkdir(folder)
+with open(folder + "/model", "w") as file:
+    file.write("half")
+    file.flush()
+    %s
+"""
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "raise MemoryError", "os._exit(1)"])
+def test_what_a_trial_that_fails_was_writing_in_place_does_not_count(keeper: KeeperRun, server: ScriptedKeeperServer,
+                                                                     end: str) -> None:
+    assert keeper.run(keeper.python_command(IN_THE_MIDDLE % end), checkpoints=KEPT) != 0
+    assert [entry["name"] for entry in saved(server)] == ["step-1"]
+    assert failed(server) == [("epoch-9", "incomplete")]
+
+
+def test_what_a_trial_that_ends_well_has_written_in_place_counts_at_once(keeper: KeeperRun,
+                                                                         server: ScriptedKeeperServer) -> None:
+    assert keeper.run(keeper.python_command(IN_THE_MIDDLE % "sys.exit()"), checkpoints=KEPT) == 0
+    assert [entry["name"] for entry in saved(server)][-1] == "epoch-9"
+    assert failed(server) == []
 
 
 def test_a_server_that_does_not_take_it_is_told_of_with_its_words(keeper: KeeperRun,
@@ -465,6 +495,33 @@ def test_without_an_experiment_a_script_saves_and_nothing_stays(tmp_path: Path) 
     assert step == "3"
     assert path.endswith("step-3")
     assert not os.path.exists(path)
+
+
+SEVERAL_THREADS = """
+import nni, os, threading
+problems = []
+def save(first):
+    try:
+        for step in range(first, 200, 4):
+            with nni.save_checkpoint(step=step) as path, open(path, "w") as file:
+                file.write(str(step))
+    except Exception as error:
+        problems.append(repr(error))
+threads = [threading.Thread(target=save, args=(number,)) for number in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not problems, problems
+latest = nni.load_checkpoint()
+assert open(latest).read() == str(latest.step)
+left = [name for name in os.listdir(os.environ["NNI_CHECKPOINT_DIR"]) if not name.startswith(".latest")]
+assert len(left) == 3, left  # two, and the link's text
+"""
+
+
+def test_threads_may_save_at_the_same_time(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SEVERAL_THREADS], capture_output=True, text=True, timeout=90, env={
+        **os.environ, "PYTHONPATH": str(ROOT / "trialkeeper"), "NNI_CHECKPOINT_DIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_error_while_saving_leaves_the_one_before(keeper: KeeperRun, server: ScriptedKeeperServer) -> None:

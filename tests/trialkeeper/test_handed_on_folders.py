@@ -92,7 +92,7 @@ def test_its_own_checkpoint_and_the_loaded_folder_are_both_there_in_the_next_att
     keeper.run(keeper.python_command(TRAINING % 0), parameters=given(), checkpoints=told())
     loaded, = saved(server)
     anew(keeper, server)
-    keeper.run('cd "$NNI_CHECKPOINT_DIR" && echo half > .a && mv .a step-4; exit 1', parameters=given(),
+    keeper.run('cd "$NNI_CHECKPOINT_DIR" && echo half > .a && sleep 0.1 && mv .a step-4; exit 1', parameters=given(),
                checkpoints=told(load=[known(loaded)]))
     own, = saved(server)
     anew(keeper, server)

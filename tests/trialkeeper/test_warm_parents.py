@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
-from tests.trialkeeper.warm_attempts import WarmAttempts, how_started, stdout
+from tests.trialkeeper.warm_attempts import WarmAttempts, how_started, stderr, stdout
 from trialkeeper import contract, machine
 from trialkeeper.process_tree import descendants
 
@@ -186,6 +186,51 @@ def test_every_trial_has_its_own_randomness(attempts):
     assert all(len(set(column)) == 3 for column in zip(*drawn, strict=True))
 
 
+SPAWNS = """
+import multiprocessing as mp
+
+class Result:
+    def __init__(self, loss):
+        self.loss = loss
+
+def job(x):
+    return Result(x / 2)
+
+if __name__ == "__main__":
+    with mp.get_context("spawn").Pool(1) as pool:
+        print([one.loss for one in pool.map_async(job, [1, 2]).get(30)])
+"""
+
+
+def test_objects_of_the_script_come_back_from_spawned_processes(attempts):
+    attempts.write(SPAWNS)
+    run = attempts.until_warm(warm=["multiprocessing"])
+    assert stdout(run) == "[0.5, 1.0]\n", stderr(run)
+
+
+def test_a_script_that_extends_the_path_has_the_same_modules_in_each_trial(attempts, tmp_path):
+    for folder in ("installed", "own"):
+        (tmp_path / folder / "package_of_trial").mkdir(parents=True)
+        for name in ("module_of_trial.py", "package_of_trial/__init__.py", "package_of_trial/inner.py"):
+            (tmp_path / folder / name).write_text(f"VALUE = {folder!r}\n")
+    (tmp_path / "installed" / "another_of_trial.py").write_text("VALUE = 'another'\n")
+    attempts.write(f"import sys\nsys.path.insert(0, {str(tmp_path / 'own')!r})\n"
+                   "loaded = 'another_of_trial' in sys.modules\n"
+                   "import module_of_trial, package_of_trial.inner, another_of_trial\n"
+                   "print(loaded, module_of_trial.VALUE, package_of_trial.VALUE, package_of_trial.inner.VALUE)")
+    environment = {"PYTHONPATH": str(tmp_path / "installed")}
+    assert stdout(attempts.run(environment=environment)) == "False own own own\n"
+    assert stdout(attempts.until_warm(environment=environment)) == "True own own own\n"
+
+
+def test_the_streams_of_a_warm_trial_have_no_warnings_of_ours(attempts):
+    attempts.write("print(1)")
+    for _ in range(3):
+        run = attempts.run(f"{sys.executable} -X dev trial.py")
+        assert (stdout(run), stderr(run)) == ("1\n", "")
+        assert how_started(run)["warm"]
+
+
 def test_the_environment_of_each_trial_is_its_own(attempts):
     attempts.write("import os; print(os.environ['NNI_TRIAL_SEQ_ID'], os.environ['CUDA_VISIBLE_DEVICES'])\n"
                    "import subprocess; print(subprocess.getoutput('echo $NNI_TRIAL_SEQ_ID'))")
@@ -236,7 +281,7 @@ def test_eight_at_a_time_all_end(attempts):
 PLAIN = {
     "command": {"command": f"{sys.executable} trial.py; true"},
     "variable": {"environment": {"BASH_ENV": "/dev/null"}},
-    "import": {"warm": ["no_such_module_here"]},
+    "import": {"warm": ["no_such_module_here"]}, "reads, and needs it": {"warm": ["needs"]},
     "files": {"warm": ["opens"]}, "threads": {"warm": ["threads"]}, "reads": {"warm": ["reads"]},
     "failed": {"warm": ["dies"]},
     "shadowed": {"warm": ["plistlib"]},
@@ -251,11 +296,13 @@ def test_where_a_parent_cannot_serve_trials_are_started_plainly(attempts, cause,
     (library / "threads.py").write_text("import threading, time\n"
                                         "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n")
     (library / "reads.py").write_text("import os\nFOLDER = os.environ.get('NNI_OUTPUT_DIR', '.')\n")
+    (library / "needs.py").write_text("import os\nFOLDER = os.environ['NNI_OUTPUT_DIR']\n")
     (library / "dies.py").write_text("import os\nos._exit(3)\n")
     if cause == "shadowed":
         attempts.write("", "plistlib.py")
     attempts.write("print('ran')")
     asked = {"environment": {"PYTHONPATH": str(library)}, **PLAIN[cause]}
+    cause = cause.partition(",")[0]
     if cause == "failed":
         assert stdout(attempts.run(**asked)) == "ran\n"  # nobody knows yet that the next parent would end, too
     for _ in range(2):
@@ -263,6 +310,7 @@ def test_where_a_parent_cannot_serve_trials_are_started_plainly(attempts, cause,
         assert (stdout(run), run.read(contract.EXIT_FILE)["exit_code"]) == ("ran\n", 0)
         start = how_started(run)
         assert (start["warm"], start["cause"]) == (False, cause), start
+        assert start["detail"] or cause == "command", start
         assert start["cause"] in contract.PLAIN_START_CAUSES
 
 

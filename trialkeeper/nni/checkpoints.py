@@ -4,6 +4,7 @@ NNI's own package has none of this; a trial that uses it, or is no Python progra
 NNI_CHECKPOINT_DIR under a name that begins with a dot, and renames what is complete.
 """
 
+import _thread  # threading would be loaded for the first time in most scripts
 import contextlib
 import os
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 #: So many of the checkpoints that this process has saved stay in the folder.
 KEPT = 2
 
+_one_at_a_time = _thread.allocate_lock()  # for the threads that have written one
 _saved = []  # type: list[str]  # names that got theirs from save_checkpoint, the oldest first
 _number = 0  # of the next checkpoint without a step
 _standalone = ""  # the folder of a process without an experiment
@@ -60,18 +62,19 @@ def save_checkpoint(path: "str | None" = None, step: "int | None" = None) -> "It
     if name in ("", ".", "..", "latest") or "/" in name or name.startswith("."):
         raise ValueError("\"%s\" is no name of a checkpoint: it must be one part of a path, and not begin with a dot"
                          % name)
-    draft = os.path.join(folder, ".saving-%d-%s" % (os.getpid(), name))
+    draft = os.path.join(folder, ".saving-%s-%s" % (_me(), name))
     _remove(draft)
     try:
         yield draft
         if not os.path.lexists(draft):
             raise FileNotFoundError("nothing was written to the path that save_checkpoint gave: %s" % draft)
-        _announce(name, step)
-        _put_in_place(draft, folder, name)
+        with _one_at_a_time:
+            _announce(name, step)
+            _put_in_place(draft, folder, name)
+            _name_latest(folder, name, step)
+            _drop_older(folder, name)
     finally:
         _remove(draft)
-    _name_latest(folder, name, step)
-    _drop_older(folder, name)
 
 
 def _whole(step: "int | None") -> "int | None":
@@ -90,7 +93,7 @@ def _whole(step: "int | None") -> "int | None":
 def _put_in_place(draft: str, folder: str, name: str) -> None:
     place = os.path.join(folder, name)
     if os.path.isdir(place) or os.path.isdir(draft):  # a folder does not take another's place
-        old = os.path.join(folder, ".saving-%d-old" % os.getpid())
+        old = os.path.join(folder, ".saving-%s-old" % _me())
         _remove(old)
         if os.path.lexists(place):
             os.rename(place, old)
@@ -103,10 +106,15 @@ def _put_in_place(draft: str, folder: str, name: str) -> None:
 def _name_latest(folder: str, name: str, step: "int | None") -> None:
     import json
     for file, text in ((".latest.json", json.dumps({"name": name, "step": step})), ("latest", name)):
-        draft = os.path.join(folder, ".%s-%d" % (file.lstrip("."), os.getpid()))
+        draft = os.path.join(folder, ".%s-%s" % (file.lstrip("."), _me()))
         with open(draft, "w", encoding="utf-8") as stream:
             stream.write(text)
         os.rename(draft, os.path.join(folder, file))
+
+
+def _me() -> str:
+    """A part of names that no other thread or process has."""
+    return "%d-%d" % (os.getpid(), _thread.get_ident())
 
 
 def _announce(name: str, step: "int | None") -> None:
@@ -125,7 +133,7 @@ def _drop_older(folder: str, name: str) -> None:
 
 def _drop(folder: str, name: str) -> None:
     """Remove a checkpoint. Under its own name it stays whole until it is gone."""
-    aside = os.path.join(folder, ".dropped-%d-%s" % (os.getpid(), name))
+    aside = os.path.join(folder, ".dropped-%s-%s" % (_me(), name))
     with contextlib.suppress(OSError):  # the trial has removed it itself
         os.rename(os.path.join(folder, name), aside)
         _remove(aside)

@@ -31,9 +31,9 @@ def drip(server: Served, head: bytes, rest: bytes, pause: float = 0.1) -> tuple[
 
 def test_headers_that_come_a_byte_at_a_time_have_one_time_for_all_of_them(serve: Callable[..., Served]) -> None:
     server = serve(headers_seconds=1, look_seconds=0.1)
-    answer, seconds = drip(server, b"GET /whole HTTP/1.1\r\n", b"X-Slow: " + b"x" * 100)
+    answer, seconds = drip(server, b"GET /whole HTTP/1.1\r\n", b"X-Slow: " + b"x" * 400)
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert 1 <= seconds < 5
+    assert 1 <= seconds < 30
 
 
 def test_a_connection_on_which_nothing_is_said_ends(serve: Callable[..., Served]) -> None:
@@ -44,9 +44,9 @@ def test_a_connection_on_which_nothing_is_said_ends(serve: Callable[..., Served]
 def test_a_body_that_comes_a_byte_at_a_time_is_given_up(serve: Callable[..., Served]) -> None:
     server = serve(body_seconds=1, look_seconds=0.1)
     for head in (b"Content-Length: 1000", b"Content-Length: 100000", b"Transfer-Encoding: chunked"):
-        answer, seconds = drip(server, b"POST /whole HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n", b"4" * 100)
+        answer, seconds = drip(server, b"POST /whole HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n", b"4" * 400)
         assert answer.startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 "))
-        assert seconds < 5
+        assert seconds < 30
 
 
 def test_a_slow_but_steady_body_has_its_time(serve: Callable[..., Served]) -> None:
