@@ -75,6 +75,9 @@ def undo_change(experiment: Experiment, number: int, actor: User | None = None) 
             raise Refused(Reason("changed_since", fields=list(later), number=number))
         before = values_before(found)
         _check_search(experiment, before)
+        if "clusters" in before:  # whose rights have changed meanwhile may not bring a cluster back
+            before = {**before, "clusters": checked_clusters(
+                experiment, [{"trialOptions": {}, **entry} for entry in before["clusters"]], actor)}
         return _changed(experiment, before, actor, undoes=number)
 
 

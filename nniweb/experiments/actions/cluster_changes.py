@@ -30,6 +30,7 @@ from nniweb.experiments.launch.launch_checks import (
 )
 from nniweb.experiments.launch.launch_cluster import cluster_named
 from nniweb.experiments.launch.launched_code import keep_code
+from nniweb.experiments.launch.listed_clusters import is_home_alone
 from nniweb.experiments.models import Attempt, Cluster, Experiment, ExperimentCluster, User
 from nniweb.experiments.models.experiment_cluster import keep_rows, rows_by_cluster
 from nniweb.experiments.quotas.launch_quotas import why_not_so_many_gpus
@@ -42,14 +43,14 @@ def checked_clusters(experiment: Experiment, given: Sequence[Mapping[str, Any]],
     """The list in its canonical form. An entry of a cluster that the experiment has keeps the trial options that it
     leaves out. Raises Refused, with fields such as ``clusters.1.name``. In a transaction.
     """
-    if not given:
-        return []
+    if not given:  # the home alone, with the experiment's own options
+        given = [{"name": experiment.cluster.name, "trialOptions": experiment.trial_options or {}}]
     rows = {row.cluster.name: row for row in rows_by_cluster(experiment).values()}
     entries = _read(experiment, [_completed(experiment, entry, rows) for entry in given], actor)
     for index, entry in enumerate(entries):
-        if entry.name not in rows and entry.name != experiment.cluster.name:
+        if not _is_as_it_was(experiment, entry, rows.get(entry.name or "")):
             try:
-                _check_new(experiment, entry, actor)
+                _check(experiment, entry, actor)
             except Refused as refused:
                 raise Refused.for_fields([(f"clusters.{index}.{field}".rstrip("."), said)
                                           for field, said in refused.errors]) from None
@@ -59,7 +60,7 @@ def checked_clusters(experiment: Experiment, given: Sequence[Mapping[str, Any]],
         if entry.trial_gpu_number is None and experiment.trial_gpu_number is not None:
             document["trialGpuNumber"] = experiment.trial_gpu_number
         documents.append(document)
-    return documents
+    return [] if is_home_alone(experiment, documents, experiment.cluster.name) else documents
 
 
 def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]]) -> None:
@@ -93,6 +94,8 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
         if documents:
             row.trial_options = entry.get("trialOptions", {})
             row.trial_gpu_number = entry.get("trialGpuNumber")
+        else:
+            row.trial_options, row.trial_gpu_number = experiment.trial_options or {}, experiment.trial_gpu_number
         options = load_platform(cluster.platform).options_model.model_validate(row.trial_options)
         row.gpus_of_a_trial = options.gpus_of_a_trial(row.trial_gpu_number)
         if before != (row.up_to, row.weight, row.cost, row.is_drained, row.trial_options, row.trial_gpu_number):
@@ -141,7 +144,20 @@ def _read(experiment: Experiment, given: list[dict[str, Any]], actor: User | Non
     return entries
 
 
-def _check_new(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> None:
+def _is_as_it_was(experiment: Experiment, entry: ClusterEntry, row: ExperimentCluster | None) -> bool:
+    """Whether trials may go to the cluster now, and what they ask for there stays: somebody with the right has said so.
+    """
+    if row is None and (experiment.several_clusters or entry.name != experiment.cluster.name) \
+            or row is not None and not row.is_listed:
+        return False
+    known = experiment if row is None else row
+    model = load_platform(experiment.cluster.platform if row is None else row.cluster.platform).options_model
+    gpus = experiment.trial_gpu_number if entry.trial_gpu_number is None else entry.trial_gpu_number
+    return gpus == known.trial_gpu_number and model.model_validate(known.trial_options or {}) == (
+        entry.trial_options or model())
+
+
+def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> None:
     """What a launch checks of a cluster, but for its rehearsal. Raises Refused."""
     owner = actor or experiment.owner
     if owner is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nniweb.experiments.models import Experiment, ExperimentCluster
@@ -9,14 +10,23 @@ from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 
 
 def clusters_now(experiment: Experiment) -> list[dict[str, Any]]:
-    """The entries of ``clusters``, without what is as by default; [] where it runs on its home alone, without limits.
+    """The entries of ``clusters``, without what is as by default; [] where it runs on its home alone, as it would
+    without a list.
     """
     rows = rows_by_cluster(experiment)
     names = {pk: row.cluster.name for pk, row in rows.items()}
     listed = [_document(row, names) for row in sorted(rows.values(), key=lambda row: (row.position, row.pk))
               if row.is_listed]
-    home = {"name": names.get(experiment.cluster_id)}
-    return [] if len(listed) == 1 and {"name": listed[0]["name"]} == home and not listed[0].keys() & _LIMITS else listed
+    return [] if rows and is_home_alone(experiment, listed, names.get(experiment.cluster_id)) else listed
+
+
+def is_home_alone(experiment: Experiment, entries: Sequence[Mapping[str, Any]], home: str | None) -> bool:
+    """Whether these entries say no more than an experiment without a list: its home, with its own options."""
+    if len(entries) != 1 or entries[0]["name"] != home or entries[0].keys() & _LIMITS:
+        return False
+    [entry] = entries
+    return (entry.get("trialOptions") or {}) == (experiment.trial_options or {}) \
+        and entry.get("trialGpuNumber") == experiment.trial_gpu_number
 
 
 #: Fields with which a list of one cluster says something.

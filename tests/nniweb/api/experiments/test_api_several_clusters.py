@@ -176,3 +176,71 @@ def test_edits_of_a_list_are_plain_and_name_an_unknown_cluster() -> None:
         edited_clusters([], "lab", {"drain": ["cloud"]})
     with pytest.raises(CannotEdit, match="already"):
         edited_clusters([], "lab", {"add": ["lab"]})
+
+
+@pytest.fixture
+def here(admin: User) -> Cluster:
+    return Cluster.objects.create(name="here", platform="local")
+
+
+@pytest.fixture
+def on_both(make_experiment: Callable[..., Experiment], lab: Cluster, here: Cluster, alice: User) -> Experiment:
+    """Of a person who may run trials as ml-alice alone on the server's own machine."""
+    alice.local_users = "ml-alice"
+    alice.save()
+    experiment = make_experiment(cluster=lab, owner=alice, callback_url="127.0.0.1:1", several_clusters=True)
+    for position, (cluster, options) in enumerate(((lab, {}), (here, {"runAs": "ml-alice"}))):
+        ExperimentCluster.objects.create(experiment=experiment, cluster=cluster, position=position,
+                                         trial_options=options, is_drained=bool(options))
+    return experiment
+
+
+@pytest.mark.parametrize("options", [{}, {"runAs": "ml-bob"}, {"runAs": "ml-alice", "pythonPath": "/tmp/evil"}])
+def test_other_options_on_a_cluster_are_checked_like_those_of_a_launch(
+        as_user: Callable[[User], APIClient], alice: User, on_both: Experiment, options: dict[str, Any]) -> None:
+    answer = as_user(alice).patch(f"/api/v1/experiments/{on_both.public_id}/", {"clusters": [
+        {"name": "lab"}, {"name": "here", "trialOptions": options}]}, "json")
+    if "pythonPath" in options:  # she may run anything as this user
+        assert answer.status_code == 200, answer.json()
+        return
+    assert answer.status_code == 400, answer.json()
+    assert "may not run trials as" in answer.json()["errors"][0]["message"]
+    assert answer.json()["errors"][0]["field"].startswith("clusters.1.")
+    assert ExperimentCluster.objects.get(cluster__name="here").trial_options == {"runAs": "ml-alice"}
+
+
+def test_who_may_not_use_a_cluster_changes_what_it_gets_and_nothing_of_its_options(
+        as_user: Callable[[User], APIClient], alice: User, on_both: Experiment) -> None:
+    alice.local_users = ""
+    alice.save()
+    client, path = as_user(alice), f"/api/v1/experiments/{on_both.public_id}/"
+    answer = client.patch(path, {"clusters": [{"name": "lab", "upTo": 3}, {"name": "here", "drained": True}]}, "json")
+    assert answer.status_code == 200, answer.json()
+    evil = {"runAs": "ml-alice", "pythonPath": "/tmp/evil"}
+    assert client.patch(path, {"clusters": [{"name": "lab"}, {"name": "here", "trialOptions": evil}]},
+                        "json").status_code == 400
+    assert client.patch(path, {"clusters": [{"name": "lab"}]}, "json").status_code == 200
+    for back in ({}, {"trialOptions": evil}):
+        answer = client.patch(path, {"clusters": [{"name": "lab"}, {"name": "here", **back}]}, "json")
+        assert answer.status_code == 400, "it was taken out, and would be brought back"
+    number = client.get(f"{path}changes/").json()["results"][0]["number"]
+    Experiment.objects.filter(pk=on_both.pk).update(cluster=Cluster.objects.get(name="here"))  # it was the home
+    assert client.patch(path, {"clusters": []}, "json").status_code == 400
+    Experiment.objects.filter(pk=on_both.pk).update(cluster=Cluster.objects.get(name="lab"))
+    undone = client.post(f"{path}changes/{number}/actions/undo/")
+    assert undone.status_code in (400, 409)
+    assert "you do not have the permission" in str(undone.json()), undone.json()
+    assert not ExperimentCluster.objects.get(cluster__name="here").is_listed
+
+
+def test_the_options_of_the_only_cluster_are_checked_when_it_becomes_one_of_several(
+        as_user: Callable[[User], APIClient], alice: User, make_experiment: Callable[..., Experiment], here: Cluster,
+        lab: Cluster) -> None:
+    experiment = make_experiment(cluster=here, owner=alice, callback_url="127.0.0.1:1",
+                                 trial_options={"runAs": "ml-alice"})
+    alice.local_users = "ml-alice"
+    alice.save()
+    client, path = as_user(alice), f"/api/v1/experiments/{experiment.public_id}/"
+    answer = client.patch(path, {"clusters": [{"name": "here", "trialOptions": {}}, {"name": "lab"}]}, "json")
+    assert answer.status_code == 400, answer.json()
+    assert client.patch(path, {"clusters": [{"name": "here"}, {"name": "lab"}]}, "json").status_code == 200
