@@ -53,8 +53,8 @@ class _NodeJob:
     places: tuple[Placed, ...]
     port: int | None = None
     states: dict[int, RankState] = field(default_factory=dict)
-    #: Ranks of which a folder was seen.
-    present: set[int] = field(default_factory=set)
+    #: Ranks of which a folder was seen, and when the answer came (monotonic seconds): an older one may come later.
+    present: dict[int, float] = field(default_factory=dict)
     started: set[int] = field(default_factory=set)
     stopped: set[int] = field(default_factory=set)
     failed: int | None = None
@@ -185,19 +185,22 @@ class NodeJobs:
 
     # --- looking ---------------------------------------------------------------------------
 
-    def saw(self, job: TrialJobDetail, rank: int, address: str, state: FolderState) -> Observation | None:
-        """What a machine told of a rank; what it means for the trial, None for nothing."""
+    def saw(self, job: TrialJobDetail, rank: int, address: str, state: FolderState, asked_at: float
+            ) -> Observation | None:
+        """What a machine told of a rank; what it means for the trial, None for nothing. ``asked_at``: as for the host.
+        """
         with self._lock:
             entry = self._entry(job) or self._found(job, state)
             if entry is None or rank >= len(entry.places) or entry.places[rank].address != address:
                 return None
             if state["state"] == "absent":
-                return self._missed(job, entry, rank)
-            entry.present.add(rank)
+                return self._missed(job, entry, rank) if asked_at >= entry.present.get(rank, 0.0) else None
+            entry.present[rank] = self._monotonic()
             entry.started.add(rank)
             entry.is_absent = False
             machine = self._machines[address]
-            entry.states[rank] = rank_state(rank, job, machine.name, state, entry.places[rank].gpu_indices)
+            if not self._state_of(entry, rank).has_ended:  # the first end counts, also where a stop came after it
+                entry.states[rank] = rank_state(rank, job, machine.name, state, entry.places[rank].gpu_indices)
             if rank == 0 and entry.port is None:
                 entry.port = state.get("node", {}).get("port")
             if entry.rank_0_ended_at is None and rank == 0 and entry.states[0].has_ended:
@@ -240,6 +243,7 @@ class NodeJobs:
                 return None
             entry.states[rank] = failed_rank(self._state_of(entry, rank), Reason(
                 "node_failed", platform="remote", said=f"Its folder on machine {machine.name} is gone."))
+            self._stop_rank(job, entry, rank)  # its processes may be there
             return self._judged(job, entry)
         if rank == 0:
             entry.is_absent = True

@@ -359,7 +359,7 @@ class RemoteTrainingService(PollingTrainingService):
     def machine_saw(self, address: str, job_name: str, state: FolderState, asked_at: float) -> None:
         job_name, rank = job_and_rank(job_name)
         if (job := self._job_with_nodes(job_name)) is not None:
-            self._saw_node(job, rank, address, state)
+            self._saw_node(job, rank, address, state, asked_at)
             return
         with self._saw_lock:  # between the look at the job and the note of its place it must not end
             seen = self._taken(address, job_name, state, asked_at)
@@ -374,11 +374,11 @@ class RemoteTrainingService(PollingTrainingService):
             return None
         return job if _has_nodes(job) and not job.status.is_end else None
 
-    def _saw_node(self, job: TrialJobDetail, rank: int, address: str, state: FolderState) -> None:
+    def _saw_node(self, job: TrialJobDetail, rank: int, address: str, state: FolderState, asked_at: float) -> None:
         if state["state"] == "absent" and rank == 0 and not self._nodes.places_of(job):
             self._absent.setdefault(job.id, set()).add(address)
             return
-        seen = self._nodes.saw(job, rank, address, state)
+        seen = self._nodes.saw(job, rank, address, state, asked_at)
         if seen is not None:
             self.note(job.id, seen)
 

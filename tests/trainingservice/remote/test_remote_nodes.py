@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -24,8 +25,9 @@ from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
-FAILED, RUNNING, CANCELED, WAITING = (TrialJobStatus.FAILED, TrialJobStatus.RUNNING, TrialJobStatus.USER_CANCELED,
-                                      TrialJobStatus.WAITING)
+FAILED, RUNNING, CANCELED, WAITING, SUCCEEDED = (
+    TrialJobStatus.FAILED, TrialJobStatus.RUNNING, TrialJobStatus.USER_CANCELED, TrialJobStatus.WAITING,
+    TrialJobStatus.SUCCEEDED)
 
 
 @pytest.fixture
@@ -119,8 +121,8 @@ def test_where_one_machine_has_no_room_no_rank_is_started_and_no_gpu_is_booked(b
     end_rank(bench, 0)
     detail = bench.wait_for_end(service, form)
     assert [row["gpu_indices"] for row in rank_rows(detail.platform_state)] == [[0, 1]] * 3
-    booked = [bench.context().gpu_book.booked(machine.identity) for machine in service.list_machines()]
-    assert booked == [{}, {}, {}]
+    bench.wait("all GPUs are free", lambda: not any(
+        bench.context().gpu_book.booked(machine.identity) for machine in service.list_machines()))
 
 
 def test_more_nodes_than_machines_are_refused_with_what_to_do(bench, machines):
@@ -131,6 +133,43 @@ def test_more_nodes_than_machines_are_refused_with_what_to_do(bench, machines):
     detail = bench.wait_for_status(service, form, FAILED)
     assert detail.message.code == "too_few_machines"
     assert "Lower nodes, or add machines to machineList" in detail.message
+
+
+def absent() -> dict:
+    return {"state": "absent", "exit": None, "keeper_pid": None, "pid": None, "working_directory": "",
+            "delivered": False, "way_home": ""}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_answer_that_is_older_than_the_start_of_a_rank_does_not_make_it_disappear(bench, machines, rank):
+    service = bench.open_service()
+    connected(bench, service)
+    form = waiting_ranks(bench, 2)
+    asked_at = time.monotonic()
+    service.submit_trial_job(form)
+    pids = pids_of_ranks(bench, 2)
+    places = service.get_trial_job(form.job_name).platform_state["places"]
+    service.machine_saw(places[rank]["machine"], node_name(form.job_name, rank), absent(), asked_at)
+    assert service.update_trial_job(form.job_name, form).status is RUNNING
+    end_rank(bench, 0)
+    end_rank(bench, 1)
+    bench.wait_for_status(service, form, SUCCEEDED)
+    nothing_runs(bench, pids)
+
+
+def test_a_rank_whose_folder_is_said_to_be_gone_is_ended_with_the_others(bench, machines):
+    service = bench.open_service()
+    connected(bench, service)
+    form = waiting_ranks(bench, 2)
+    service.submit_trial_job(form)
+    pids = pids_of_ranks(bench, 2)
+    bench.wait_for_status(service, form, RUNNING)
+    place = service.get_trial_job(form.job_name).platform_state["places"][0]["machine"]
+    bench.wait("it is said to be gone, later than anything else", lambda: service.machine_saw(
+        place, node_name(form.job_name, 0), absent(), time.monotonic() + 60)
+        or rank_rows(service.get_trial_job(form.job_name).platform_state)[0]["status"] == "FAILED")
+    nothing_runs(bench, pids)
+    assert "is gone" in bench.wait_for_status(service, form, FAILED).message
 
 
 def test_a_trial_that_is_stopped_leaves_no_rank_on_any_machine(bench, machines):
