@@ -157,6 +157,8 @@ class TrialJobDetail:
     #: The platform ended a run of the job and runs it again: nothing of it runs now, and the next run's keeper goes on
     #: with the journal of the last one.
     interrupted: bool = False
+    #: With FAILED only: the platform will never take the job, and nothing of it was started. Another cluster may.
+    refused: bool = False
     #: Name of the machine or node, "" while unknown.
     machine: str = ""
     #: GPUs booked for it on that machine, None where GPUs are not looked at.

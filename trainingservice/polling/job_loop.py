@@ -326,4 +326,5 @@ class JobLoop(PolledPlatform):
 
 def _refused(why: TrainingServiceError) -> Observation:
     """The end of a job that the platform will never take."""
-    return Observation(TrialJobStatus.FAILED, message=reason_of_refusal(why.reason), ended_by_itself=True)
+    return Observation(TrialJobStatus.FAILED, message=reason_of_refusal(why.reason), ended_by_itself=True,
+                       refused=True)

@@ -38,6 +38,8 @@ class Observation:
     suspended: bool = False
     #: With WAITING only: the platform ended a run, nothing of it runs, and its next run goes on with the same journal.
     interrupted: bool = False
+    #: With FAILED only: the platform will never take it, and nothing of it was started.
+    refused: bool = False
 
 
 class Stage(Enum):
@@ -126,7 +128,8 @@ class JobRecord:
             interpreter=seen.interpreter or before.interpreter,
             platform_state=before.platform_state if seen.platform_state is None else seen.platform_state,
             cause=seen.cause if status.is_end else "", suspended=suspended,
-            interrupted=seen.interrupted and status is TrialJobStatus.WAITING)
+            interrupted=seen.interrupted and status is TrialJobStatus.WAITING,
+            refused=seen.refused and status is TrialJobStatus.FAILED)
         if status.is_end:
             self.stage = Stage.ENDED
             self.stop_due = None

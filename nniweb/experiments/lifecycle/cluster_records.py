@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from nniweb.experiments.lifecycle.reason_columns import said
+from nniweb.experiments.lifecycle.retries import REFUSED
+from nniweb.experiments.lifecycle.trial_end import TrialEnd
 from nniweb.experiments.models import Attempt, ExperimentCluster
-from trainingservice.reasons import as_document
+from trainingservice.reasons import Reason, as_document, refusal
+from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 
 #: So many failures are remembered of a cluster.
 MOST_FAILURES = 5
@@ -30,6 +34,15 @@ def note_refusal(attempt: Attempt, reason: str) -> bool:
     others = ExperimentCluster.objects.filter(experiment=row.experiment_id).exclude(pk=row.pk).select_related("cluster")
     return any(one.takes_trials and one.cluster.enabled and (
         one.refusal is None or one.refusal["settings_revision"] != one.cluster.settings_revision) for one in others)
+
+
+def end_of_refused(attempt: Attempt, reason: str) -> TrialEnd:
+    """Of an attempt that its platform will never take: the trial goes to another cluster that may, or has failed."""
+    why = refusal(reason)
+    if not note_refusal(attempt, why):
+        return TrialEnd(TrialJobStatus.FAILED, why, REFUSED)
+    return TrialEnd(TrialJobStatus.WAITING, Reason(
+        "moves", cluster=attempt.runs_on.name, said=str(reason), because=as_document(why)), contract.FROZEN)
 
 
 def _row_of(attempt: Attempt) -> ExperimentCluster | None:

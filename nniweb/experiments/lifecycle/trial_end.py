@@ -26,6 +26,7 @@ from typing import Any
 
 from nniweb.experiments.lifecycle.platform_times import times_of
 from nniweb.experiments.lifecycle.reason_columns import from_document, read
+from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.models.experiment_cluster import options_on
 from nniweb.experiments.models.trial import RESTS, STOPS, TrialTarget
@@ -155,7 +156,8 @@ def with_cause(status: TrialJobStatus, message: str, target: str, cause: str) ->
 def observation(detail: TrialJobDetail) -> dict[str, Any]:
     """The platform's word, as it is kept."""
     return {**_kept_message(detail.message, PLATFORM), "status": detail.status.value, "exit_code": detail.exit_code,
-            "cause": detail.cause, "because": as_document(detail.cause, PLATFORM), **times_of(detail)}
+            "cause": detail.cause, "because": as_document(detail.cause, PLATFORM), **times_of(detail),
+            **({"reason": REFUSED} if detail.refused else {})}
 
 
 def held(told: TrialEnd) -> dict[str, Any]:

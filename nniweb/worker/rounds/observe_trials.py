@@ -13,8 +13,10 @@ from datetime import timedelta
 
 from django.db.models import Q
 
+from nniweb.experiments.lifecycle.cluster_records import end_of_refused
 from nniweb.experiments.lifecycle.platform_times import began_at, duration, ended_at
 from nniweb.experiments.lifecycle.reason_columns import reason_of, said_by_platform
+from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.lifecycle.transitions import (
     add_cause,
     attempt_interrupted,
@@ -378,6 +380,8 @@ def _end_as_observed(work: ClusterWork, attempt: Attempt, revision: int, *, is_t
     observed, now = attempt.observed_end or {}, work.now()
     end = observed_by_platform(observed, attempt.trial.target, reason_of(attempt.trial),
                                attempt.end_reason == contract.FROZEN)
+    if end.status is TrialJobStatus.FAILED and end.reason == REFUSED and not attempt.journal_id:
+        end = end_of_refused(attempt, end.message)
     at = ended_at(observed, attempt, now)
     if end.duration is None:
         end = replace(end, duration=duration(observed, attempt, at))

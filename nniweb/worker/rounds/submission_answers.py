@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
-from nniweb.experiments.lifecycle.cluster_records import note_refusal
+from nniweb.experiments.lifecycle.cluster_records import end_of_refused
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform, struck_reason
-from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.lifecycle.transitions import end_attempt
-from nniweb.experiments.lifecycle.trial_end import TrialEnd
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
@@ -17,10 +15,9 @@ from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.observe_trials import facts, interpreter_of
 from trainingservice.errors import TemporaryError, TrainingServiceError
-from trainingservice.reasons import Reason, as_document, because_of, refusal
+from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
-from trialkeeper import contract
 
 logger = ExperimentLogger(__name__)
 
@@ -100,9 +97,4 @@ def refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():
         revision = next_revision(attempt.trial.experiment_id)
-        end = TrialEnd(TrialJobStatus.FAILED, refusal(reason), REFUSED)
-        if note_refusal(attempt, refusal(reason)):
-            end = TrialEnd(TrialJobStatus.WAITING, Reason(
-                "moves", cluster=attempt.runs_on.name, said=str(reason), because=as_document(refusal(reason))),
-                contract.FROZEN)
-        end_attempt(attempt, end, work.now(), revision=revision)
+        end_attempt(attempt, end_of_refused(attempt, reason), work.now(), revision=revision)

@@ -36,6 +36,8 @@ logger = ExperimentLogger(__name__)
 LEAVE_AFTER = 15.0
 #: Seconds between two looks for trials that should leave their cluster.
 LOOK_SECONDS = 2.0
+#: A trial that its platform has taken and that does not say why it waits may be about to begin for so long.
+BEGINS_WITHIN = timedelta(seconds=5)
 #: Trials leave the queue of a cluster without room after this time, once each, where another cluster has room.
 WAITS_AT_MOST = timedelta(seconds=30)
 #: Codes of clusters that nobody drives.
@@ -165,12 +167,18 @@ def _leave(work: ClusterWork, experiment: Experiment, cluster_pk: int, why: str)
             end_attempt(attempt, frozen(TrialTarget.PREEMPTED, reason, contract.FROZEN), work.now(), revision=revision)
         # the others are taken back by the worker of their cluster; without it nobody knows whether they have begun
         taken_back = [] if code_of(why) in _WITHOUT_WORKER else \
-            [attempt for attempt in unstarted if attempt not in at_once]
+            [attempt for attempt in unstarted if attempt not in at_once and _surely_waits(attempt, work)]
         set_targets([attempt.trial for attempt in taken_back], TrialTarget.PREEMPTED, work.now(), revision=revision,
                     reason=reason)
     if leaving := [attempt.trial.sequence_id for attempt in (*at_once, *taken_back)]:
         logger.info("%s: placed anew, because of the cluster %s: %s", trials_in_words(leaving),
                     reason.arguments["cluster"], why)
+
+
+def _surely_waits(attempt: Attempt, work: ClusterWork) -> bool:
+    """Whether it is not just beginning: the word of its keeper takes a moment to come."""
+    return attempt.stage == Attempt.Stage.SUBMITTED and (attempt.trial.reason in NO_ROOM or (
+        attempt.submitted_at is not None and work.now() - attempt.submitted_at >= BEGINS_WITHIN))
 
 
 def _leave_full_clusters(work: ClusterWork, experiment: Experiment) -> None:

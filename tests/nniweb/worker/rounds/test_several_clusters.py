@@ -184,7 +184,11 @@ def test_a_drained_cluster_keeps_what_runs_and_gives_back_what_has_not_begun(clu
     clusters.rigs[1].service.say(running.public_id, TrialJobStatus.RUNNING)
     report(running, 0.1, end=False)
     ExperimentCluster.objects.filter(cluster=clusters.rigs[1].cluster).update(is_drained=True)
-    clusters.skip(3)
+    Attempt.objects.filter(trial__sequence_id=1).update(submitted_at=clusters.rigs[0].runner.work.now())
+    clusters.skip(2.1)
+    clusters.rounds()
+    assert Trial.objects.get(experiment=experiment, sequence_id=1).target == "RUN", "it may be beginning at this moment"
+    clusters.skip(5)
     clusters.until(lambda: Attempt.objects.filter(observed_end__isnull=False).exists())
     clusters.skip(61)  # the job of this service began as it was canceled, so its keeper is waited for
     clusters.until(lambda: clusters.on(experiment) == [[1], [0]])
@@ -213,6 +217,32 @@ def test_a_cluster_that_refuses_a_trial_gets_no_other_and_the_trial_runs_elsewhe
     [last] = Attempt.objects.filter(trial__sequence_id=2)
     assert last.placement is not None
     assert last.placement["clusters"][0]["code"] == "refused_there"
+
+
+class RefusingLater(DocileTrainingService):
+    """As a service that takes jobs at once, and finds out afterwards what it can never run."""
+
+    def submit_trial_job(self, form: JobApplicationForm) -> TrialJobDetail:
+        taken = super().submit_trial_job(form)
+        if not taken.status.is_end:
+            self.say(form.job_name, TrialJobStatus.FAILED, start_time=None, refused=True, message=Reason(
+                "refused", said="No machine has 4 GPUs."))
+        return taken
+
+
+def test_a_cluster_that_refuses_a_trial_after_it_has_taken_it_gets_no_other_and_no_trial_fails(
+        make_rig: Callable[..., Rig]) -> None:
+    clusters = Clusters([make_rig(), make_rig(RefusingLater)])
+    experiment = clusters.experiment({"up_to": 2}, {"weight": 100.0}, trial_concurrency=4, max_trial_number=8)
+    clusters.until(lambda: len(clusters.on(experiment)[0]) == 2 and ExperimentCluster.objects.filter(
+        cluster=clusters.rigs[1].cluster, refusal__isnull=False).exists())
+    clusters.rounds(count=4)
+    assert not Trial.objects.filter(experiment=experiment, status="FAILED").exists()
+    assert Attempt.objects.filter(cluster=clusters.rigs[1].cluster).count() <= 4
+    assert Experiment.objects.get(pk=experiment.pk).status == "RUNNING"
+    [row] = ExperimentCluster.objects.filter(cluster=clusters.rigs[1].cluster)
+    assert row.refusal is not None
+    assert row.refusal["message"] == "No machine has 4 GPUs."
 
 
 def test_a_trial_that_every_cluster_refuses_has_failed(make_rig: Callable[..., Rig]) -> None:
