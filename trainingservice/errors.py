@@ -28,6 +28,9 @@ class TemporaryError(TrainingServiceError):
     ``retry_after`` is the pause in seconds the platform asked for, None where it asked for none.
     """
 
+    #: Whether other jobs would fare no better. After a few such faults in a row the platform counts as away.
+    of_the_cluster = True
+
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after

@@ -57,6 +57,8 @@ def is_root() -> bool:
 class CannotRunAs(TemporaryError):
     """Nothing can be started as that user now; the sentence says what an administrator has to do."""
 
+    of_the_cluster = False
+
 
 @dataclass(frozen=True)
 class OsUser:

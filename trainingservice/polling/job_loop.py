@@ -145,11 +145,11 @@ class JobLoop(PolledPlatform):
                 self._faults_in_a_row = 0
                 record.apply(_refused(refusal), self.context.clock())
             elif fault is not None:
-                self._put_back(record, fault, now)
+                self._put_back(record, fault, now, of_the_cluster=fault.of_the_cluster)
         self._deliver_waiting(record)
         return refusal
 
-    def _put_back(self, record: JobRecord, fault: TemporaryError, now: float, *, of_the_cluster: bool = True) -> None:
+    def _put_back(self, record: JobRecord, fault: TemporaryError, now: float, *, of_the_cluster: bool) -> None:
         """A job could not be handed over now (the lock is held). ``of_the_cluster``: others would fare no better."""
         record.stage = Stage.QUEUED
         record.say(fault.reason)
@@ -165,9 +165,11 @@ class JobLoop(PolledPlatform):
             record.failures += 1
             pause = pause_after(record.failures, self.back_off, fault)
             record.next_try = now + pause
-            self._faults_in_a_row += of_the_cluster
+            if not of_the_cluster:
+                return
+            self._faults_in_a_row += 1
             self._start_fault = fault.reason
-            if of_the_cluster and self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
+            if self._faults_in_a_row >= CLUSTER_FAULT_AFTER:
                 self._no_start_before = now + pause_after(
                     self._faults_in_a_row - CLUSTER_FAULT_AFTER + 1, self.back_off, fault)
 

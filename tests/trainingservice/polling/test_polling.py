@@ -327,6 +327,22 @@ def test_many_failures_in_a_row_pause_the_cluster_and_then_others_go_first(servi
     assert "job5" in cloud.jobs
 
 
+class OfTheJob(TemporaryError):
+    of_the_cluster = False
+
+
+def test_faults_of_jobs_alone_say_nothing_of_the_cluster_and_hold_up_no_other(service, cloud):
+    names = [f"job{index}" for index in range(6)]
+    for name in names[:5]:
+        cloud.start_errors[name] = [OfTheJob("there is no user ada")] * 9
+    for name in names:
+        service.submit_trial_job(form(name))
+    service.step()
+    assert "job5" in cloud.jobs
+    assert service.trouble == ""
+    assert service.get_trial_job("job0").message == "there is no user ada"
+
+
 def test_a_job_that_waits_for_room_is_tried_again_as_soon_as_another_ends(service, cloud, clock):
     service.submit_trial_job(form("a"))
     service.step()
