@@ -38,6 +38,8 @@ LEAVE_AFTER = 15.0
 LOOK_SECONDS = 2.0
 #: Trials leave the queue of a cluster without room after this time, once each, where another cluster has room.
 WAITS_AT_MOST = timedelta(seconds=30)
+#: Codes of clusters that are left at once: a person wants no trials there, or the platform takes none.
+_LEFT_AT_ONCE = frozenset({"drained", "not_listed", "no_weight", "refused_there"})
 #: Codes of clusters that nobody drives.
 _WITHOUT_WORKER = frozenset({"no_worker_there", "disabled_there"})
 
@@ -145,7 +147,7 @@ def _leave_unusable_clusters(work: ClusterWork, experiment: Experiment) -> None:
         return
     for pk, why in unusable.items():
         since = work.unusable_since.setdefault(pk, now)
-        if now - since >= LEAVE_AFTER or code_of(why) in ("drained", "refused_there"):
+        if now - since >= LEAVE_AFTER or code_of(why) in _LEFT_AT_ONCE:
             _leave(work, experiment, pk, why)
 
 
