@@ -31,7 +31,7 @@ from trialkeeper import contract
 
 logger = ExperimentLogger(__name__)
 
-#: Trials that have not begun leave a cluster that cannot be used for so long, in seconds. One that a person has drained
+#: Trials that have not begun leave a cluster that cannot be used for so long, in seconds. One that takes none any more
 #: is left at once.
 LEAVE_AFTER = 15.0
 #: Seconds between two looks for trials that should leave their cluster.
