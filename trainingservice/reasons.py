@@ -544,8 +544,14 @@ CODES: dict[str, Kind] = {
         "A cluster had room for the trial, and another one was chosen. chosen: that one; by: what decided (cost, "
         "weight, failures, checkpoint, code).", _not_chosen),
     "drained": Kind(
-        "The cluster gets no new trials of the experiment: it is drained, was taken out of the list, or has weight 0.",
+        "The cluster is drained, so it gets no new trials of the experiment.",
         lambda: "drained, so it gets no new trials."),
+    "not_listed": Kind(
+        "The cluster was taken out of the experiment's list, so it gets no new trials of the experiment.",
+        lambda: "was taken out of the experiment's list, so it gets no new trials."),
+    "no_weight": Kind(
+        "The cluster has weight 0 in the experiment's list, so it gets no new trials of the experiment.",
+        lambda: "has weight 0, so it gets no new trials."),
     "refused_there": Kind(
         "The cluster's platform refused a trial of the experiment, so it gets no other. Change the entry or the "
         "cluster to try again. said: the platform's words; because: the same with its code.",

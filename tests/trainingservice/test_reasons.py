@@ -41,6 +41,8 @@ EXAMPLES = {
                "The other clusters: cloud: comes after lab, which has room."),
     "not_chosen": ({"by": "cost", "chosen": "lab"}, "a trial costs less on lab"),
     "drained": ({}, "gets no new trials"),
+    "no_weight": ({}, "has weight 0, so it gets no new trials"),
+    "not_listed": ({}, "was taken out of the experiment's list, so it gets no new trials"),
     "disabled_there": ({}, "disabled."),
     "refused_there": ({"said": "There is no such partition."}, "(There is no such partition)."),
     "no_worker_there": ({}, "no worker drives it"),

@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -25,11 +26,14 @@ from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope
 from trialkeeper.whole_number import whole_number
 
+#: The cookie that carries a new token to the page that shows it, and how long it may take, in seconds.
+NEW_TOKEN, NEW_TOKEN_LIVES = "made-token", 60
+
 
 @never_cache
 @require_http_methods(["GET", "POST"])
 def account(request: HttpRequest) -> HttpResponse:
-    """POST makes a token (``make-token``; the answer shows it, this once) or removes one (``remove-token``)."""
+    """POST makes a token (``make-token``; the page after it shows it, this once) or removes one (``remove-token``)."""
     user = the_visitor(request)
     if "remove-token" in request.POST:
         token = get_object_or_404(user.api_tokens.select_related("user"), pk=whole_number(request.POST["remove-token"]))
@@ -38,18 +42,40 @@ def account(request: HttpRequest) -> HttpResponse:
         return redirect("account")
     form = TokenForm(request.POST if request.method == "POST" else None,
                      initial={"scope": _scope_at_first(user), "lives": "90"})
-    shown: dict[str, Any] = {}
-    if request.method == "POST" and form.is_valid():
+    if request.method != "POST":
+        return _page_with_new_token(request, user, form)
+    if form.is_valid():
         try:
             secret, token = accounts.make_token(user, user, name=form.cleaned_data["name"],
                                                 scope=Scope(form.cleaned_data["scope"]),
                                                 expires_at=form.expires_at(timezone.now()))
-            shown = {"secret": secret, "made": token,
-                     "first_lines": first_lines(request.build_absolute_uri("/").rstrip("/"), secret)}
-            form = TokenForm(initial=form.cleaned_data)
+            return _to_page_with(token, secret)
         except Refused as refused:
             form.add_error("scope" if refused.errors[0][0] == "scope" else None, str(refused))
-    return page(request, user, status=400 if form.errors else 200, form=form, **shown)
+    return page(request, user, status=400, form=form)
+
+
+def _to_page_with(token: ApiToken, secret: str) -> HttpResponse:
+    """To the page that shows the secret, which a cookie carries there: the server stores only its hash."""
+    answer = redirect("account")
+    answer.set_signed_cookie(NEW_TOKEN, f"{token.pk}:{secret}", max_age=NEW_TOKEN_LIVES, path=reverse("account"),
+                             secure=settings.SESSION_COOKIE_SECURE, httponly=True, samesite="Strict")
+    return answer
+
+
+def _page_with_new_token(request: HttpRequest, user: User, form: TokenForm) -> HttpResponse:
+    """The page; the first time after a token was made, with that token."""
+    if NEW_TOKEN not in request.COOKIES:
+        return page(request, user, form=form)
+    shown: dict[str, Any] = {}
+    said = request.get_signed_cookie(NEW_TOKEN, default="", max_age=NEW_TOKEN_LIVES) or ""
+    number, _, secret = said.partition(":")
+    if secret and (made := user.api_tokens.select_related("user").filter(pk=int(number)).first()):
+        shown = {"secret": secret, "made": made,
+                 "first_lines": first_lines(request.build_absolute_uri("/").rstrip("/"), secret)}
+    answer = page(request, user, form=form, **shown)
+    answer.delete_cookie(NEW_TOKEN, path=reverse("account"), samesite="Strict")
+    return answer
 
 
 def _scope_at_first(user: User) -> Scope:

@@ -23,8 +23,12 @@ def why_unusable(experiment: Experiment) -> dict[int, str]:
 
 def _why_not(row: ExperimentCluster, now: datetime) -> str:
     cluster = row.cluster
-    if not row.takes_trials:
+    if not row.is_listed:
+        return Reason("not_listed")
+    if row.is_drained:
         return Reason("drained")
+    if not row.takes_trials:
+        return Reason("no_weight")
     if not cluster.enabled:
         return Reason("disabled_there")
     if is_refused(row):

@@ -55,6 +55,8 @@ def _of_ended(experiment: Experiment, progress: Progress) -> list[NextStep]:
     if outcome is Outcome.NO_RESULT:
         return [NextStep("No trial reported a result. The trial's code calls nni.report_final_result.", CLONE)]
     steps = []
+    if experiment.status == ExperimentStatus.STOPPED:
+        steps.append(NextStep("The experiment was stopped. Resume it to continue the search."))
     since = _since_best(progress)
     if since is not None and progress.total >= FEWEST:
         if progress.best_sequence_id is not None and progress.best_sequence_id >= LATE * progress.total:

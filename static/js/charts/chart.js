@@ -90,10 +90,13 @@ export function tooltip(more) {
   };
 }
 
-/** @param {any} more */
+/**
+ * An axis at the edge of its chart, also where the other one goes through 0.
+ * @param {any} more
+ */
 export function axis(more) {
   return {
-    axisLine: { lineStyle: { color: colour("--line") } }, axisTick: { show: false },
+    axisLine: { onZero: false, lineStyle: { color: colour("--line") } }, axisTick: { show: false },
     axisLabel: { color: colour("--quiet"), hideOverlap: true }, splitLine: { lineStyle: { color: colour("--line"), opacity: 0.6 } },
     nameTextStyle: { color: colour("--quiet") }, ...more,
   };

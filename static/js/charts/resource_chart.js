@@ -78,12 +78,13 @@ export class ResourceChart {
   busy() {
     return this.chart((value) => `${Math.round(value)} %`, [
       ["processor", (reading) => reading.cpu_percent],
-      ...this.gpus().map((index) => line(`GPU ${index}`, (reading) => reading.gpus.find((gpu) => gpu.index === index)?.utilization))]);
+      ...this.gpus().map((index) => line(`GPU ${index}`, (reading) => reading.gpus.find((gpu) => gpu.index === index)?.utilization))],
+    { minInterval: 1 }); // the marks are whole percents
   }
 
   memory() {
     const most = Math.max(1, ...this.readings.flatMap((reading) => [reading.memory_bytes ?? 0, ...reading.gpus.map((gpu) => gpu.memory_bytes ?? 0)]));
-    const interval = 2 ** Math.ceil(Math.log2(most / 4)); // lines at whole numbers of the units of memory
+    const interval = Math.max(1, 2 ** Math.ceil(Math.log2(most / 4))); // lines at whole numbers of the units of memory
     return this.chart(byteSize, [
       ["memory", (reading) => reading.memory_bytes],
       ...this.gpus().map((index) => line(`GPU ${index}`, (reading) => reading.gpus.find((gpu) => gpu.index === index)?.memory_bytes))],
@@ -93,7 +94,7 @@ export class ResourceChart {
   /**
    * @param {(value: number) => string} words
    * @param {[string, (reading: Reading) => number | null | undefined][]} lines
-   * @param {{interval?: number, max?: number}} scale
+   * @param {{interval?: number, max?: number, minInterval?: number}} scale
    */
   chart(words, lines, scale = {}) {
     const few = this.readings.length < 60;

@@ -42,6 +42,14 @@ export function tick(value) {
 }
 
 /**
+ * A mark of an axis of numbers of trials; none where the edge of a part that is shown lies between two.
+ * @param {number} value
+ */
+export function wholeTick(value) {
+  return Number.isInteger(value) ? value.toLocaleString("en") : "";
+}
+
+/**
  * The least significant digits, four at least, with which most of these numbers read differently.
  * @param {Iterable<number | null>} values
  */

@@ -175,7 +175,7 @@ function item(finding) {
   const words = document.createElement("span");
   const kind = document.createElement("span");
   kind.className = "visually-hidden";
-  kind.textContent = finding.ok ? "Good:" : finding.temporary ? "May pass by itself:" : "Wrong:";
+  kind.textContent = finding.ok ? "Good:" : finding.temporary ? "Warning:" : "Wrong:";
   words.append(kind, ` ${finding.message} `);
   if (finding.machine) {
     const machine = document.createElement("span");

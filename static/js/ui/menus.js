@@ -1,4 +1,7 @@
-/** Menus of actions (details.menu): one is open at a time; Escape, a click elsewhere and what is chosen close it. */
+/**
+ * Menus (details.menu) and panels (details.panel): Escape and a click elsewhere close them, and what is chosen closes a
+ * menu of actions. One menu is open at a time.
+ */
 
 /** @param {Element | null} [except] */
 export function closeMenus(except = null) {
@@ -9,11 +12,12 @@ document.addEventListener("click", (event) => {
   const target = event.target instanceof Element ? event.target : null;
   closeMenus(target?.closest("details.menu") ?? null);
   if (target?.closest(".menu.of-actions button, .menu.of-actions a[href]")) closeMenus();
+  for (const panel of document.querySelectorAll("details.panel[open]")) if (!panel.contains(target)) panel.removeAttribute("open");
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
-  const menu = document.activeElement?.closest("details.menu[open]");
-  if (!menu) return;
-  menu.removeAttribute("open");
-  menu.querySelector("summary")?.focus();
+  const opened = document.activeElement?.closest("details:is(.menu, .panel)[open]");
+  if (!opened) return;
+  opened.removeAttribute("open");
+  opened.querySelector("summary")?.focus();
 });

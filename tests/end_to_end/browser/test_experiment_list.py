@@ -206,3 +206,20 @@ def test_the_time_that_is_over_goes_on_while_nothing_is_heard(server: RunningSer
     expect(time).not_to_have_text(before)
     server.post(f"experiments/{trials.experiment}/actions/stop/")
     expect(melon.locator(".status")).to_have_text("STOPPED")
+
+
+def test_further_filters_close_and_lie_over_nothing(server: RunningServer, open_page: Any, fruit: dict[str, str]
+                                                    ) -> None:
+    page = open_page(server, "/", width=390)
+    summary, owner = page.locator("summary", has_text="More filters"), page.get_by_role("combobox", name="Owner")
+    summary.click()
+    expect(owner).to_be_visible()
+    sheet, rows = (page.locator(place).bounding_box() for place in (".list-bar .sheet", "#experiments"))
+    assert sheet["y"] + sheet["height"] <= rows["y"]
+    owner.focus()
+    page.keyboard.press("Escape")
+    expect(owner).to_be_hidden()
+    expect(summary).to_be_focused()
+    summary.click()
+    page.get_by_role("heading", name="Experiments", exact=True).click()
+    expect(owner).to_be_hidden()

@@ -110,6 +110,18 @@ def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: Runni
     expect(page.locator("#trials-table tbody tr")).to_have_count(2)
 
 
+def test_the_chart_says_of_a_trial_that_succeeded_without_a_result_that_it_has_none(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=2)
+    trials.tell(0, "metric 0.25", "end")
+    trials.tell(1, "final -0.5", "end")
+    server.wait_for_experiment(trials.experiment)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    option = wait_for_chart(page, "#result-chart", lambda option: any(one["data"] for one in option["series"]))
+    assert option["legend"][0]["data"] == ["result", "no final result", "best so far"]
+    assert not option["xAxis"][0]["axisLine"]["onZero"]  # the axis of trials is at the edge, below negative results
+
+
 def test_the_chart_tells_stopped_trials_from_running_and_failed_ones(server: RunningServer, open_page: Any,
                                                                       tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, trialConcurrency=4, maxTrialNumber=4)

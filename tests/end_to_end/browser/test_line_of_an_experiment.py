@@ -93,6 +93,30 @@ def test_no_page_is_wider_than_the_window(server: RunningServer, open_page: Any,
     assert found == {}
 
 
+def test_what_is_opened_or_written_widens_no_page(server: RunningServer, open_page: Any, simulated: SimulatedTrials
+                                                  ) -> None:
+    page = open_page(server, "/new/", width=390)
+    page.get_by_label("from this computer").check()
+    for width in (390, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate(SOON)
+        assert page.evaluate(OVERFLOW) == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"/trials/{simulated.one_finished}/")
+    page.locator("#whereabouts").evaluate(
+        "(place) => place.replaceChildren('Folder: ', document.createElement('code')) ?? "
+        "place.lastChild.append('/data/' + 'trials'.repeat(20))")
+    page.evaluate(SOON)
+    assert page.evaluate(OVERFLOW) == []
+    page.goto(f"/experiments/{simulated.experiment}/parameters/")
+    page.settle()
+    page.locator("summary", has_text="Axes").click()
+    menu = page.locator("details.menu:has(#axis-choices) > div").bounding_box()
+    assert 0 <= menu["x"] < menu["x"] + menu["width"] <= 390
+    page.evaluate(SOON)
+    assert page.evaluate(OVERFLOW) == []
+
+
 def test_the_selection_goes_along_between_tabs_and_stands_in_the_address(server: RunningServer, open_page: Any,
                                                                          simulated: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/trials/")
@@ -184,7 +208,31 @@ def test_the_chart_is_zoomed_keeps_its_part_and_says_the_parameters_of_a_point(s
     page.get_by_label("log y").check()  # drawn anew
     now = wait_for_chart(page, "#result-chart", lambda now: now["yAxis"][0]["type"] == "log")
     assert now["dataZoom"][0]["start"] == pytest.approx(part["dataZoom"][0]["start"])
+    marks = page.locator("#result-chart").evaluate(
+        "(element) => globalThis.echarts.getInstanceByDom(element).getModel().getComponent('xAxis').axis"
+        ".getViewLabels().map((mark) => mark.formattedLabel)")
+    assert marks
+    assert all(re.fullmatch(r"\d*", mark) for mark in marks), marks
     whole.click()
+    expect(whole).to_be_hidden()
+
+
+def test_the_chart_over_another_axis_is_whole_and_offers_nothing(server: RunningServer, open_page: Any,
+                                                                 simulated: SimulatedTrials) -> None:
+    page = open_page(server, f"/experiments/{simulated.experiment}/")
+    wait_for_chart(page, "#result-chart", lambda now: any(one["data"] for one in now["series"]))
+    chart = page.locator("#result-chart")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -400)
+    page.keyboard.up("Control")
+    whole = page.get_by_role("button", name="Show all")
+    expect(whole).to_be_visible()
+    page.get_by_role("button", name="by time").click()
+    wait_for_chart(page, "#result-chart", lambda now: (now["xAxis"][0]["type"], now["dataZoom"][0]["start"]) == (
+        "time", 0))
     expect(whole).to_be_hidden()
 
 

@@ -537,3 +537,17 @@ def test_fields_stand_side_by_side_where_there_is_room(server, open_page) -> Non
                                        for name in ("f-concurrency", "f-most", "f-tuner", "f-mode"))
     assert (concurrency["y"], tuner["y"]) == (limit["y"], mode["y"])
     assert concurrency["x"] + concurrency["width"] <= limit["x"]
+
+
+def test_the_box_and_the_name_of_each_of_several_clusters_stand_in_one_line(server, open_page) -> None:
+    for name in ("near", "far"):
+        server.post("clusters/", {"name": name, "platform": "local", "settings": {}})
+    page = open_page(server, "/new/")
+    page.get_by_text("Several clusters", exact=True).click()
+    for name in ("near", "far"):
+        box = page.get_by_role("checkbox", name=name, exact=True)
+        place, label = box.bounding_box(), box.locator("..").bounding_box()
+        assert place["width"] < 30
+        assert label["height"] < 40
+        assert label["width"] < 200
+        assert place["x"] - label["x"] < 10

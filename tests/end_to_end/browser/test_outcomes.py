@@ -173,3 +173,29 @@ def test_a_trial_says_its_rank_and_its_parameters_are_copied_in_three_forms(serv
         page.get_by_role("button", name=form).click()
         page.wait_for_function("(text) => navigator.clipboard.readText().then((copied) => copied.includes(text))",
                                arg=text)
+
+
+def test_headings_and_cells_of_the_table_of_clusters_are_in_sight(server: RunningServer, open_page: Any, tmp_path: Path
+                                                                  ) -> None:
+    for name in ("workstations", "cloud"):
+        server.post("clusters/", {"name": name, "platform": "local", "settings": {}})
+    (tmp_path / "trial.py").write_text("")
+    experiment = server.launch({
+        "experimentName": "on two", "trialCommand": "python3 trial.py", "trialCodeDirectory": str(tmp_path),
+        "trialConcurrency": 1, "maxTrialNumber": 2, "tuner": {"name": "Random"},
+        "clusters": [{"name": "workstations", "upTo": 2}, {"name": "cloud", "weight": 0, "cost": 2}],
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}, tmp_path)
+    page = open_page(server, f"/experiments/{experiment}/", width=768)
+    page.settle()
+    page.locator("#clusters").scroll_into_view_if_needed()
+    shown, needed = page.locator("#clusters .table").evaluate("(box) => [box.clientWidth, box.scrollWidth]")
+    assert needed <= shown
+    cut = page.locator("#clusters th").evaluate_all(
+        "(cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)")
+    assert cut == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    shown, needed = page.locator("#clusters .table").evaluate("(box) => [box.clientWidth, box.scrollWidth]")
+    assert needed <= shown
+    names = page.locator('#clusters [data-cluster="cloud"] td[data-label]').evaluate_all(
+        "(cells) => cells.map((cell) => getComputedStyle(cell, '::before').content)")
+    assert '"Weight "' in names

@@ -27,7 +27,7 @@ def test_everybody_sees_who_they_are_and_who_is_in_their_groups(browser, max_, v
 
 def test_a_token_is_shown_once_and_may_do_what_was_chosen(browser, max_) -> None:
     client = browser(max_)
-    answer = client.post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"})
+    answer = client.post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"}, follow=True)
     [secret] = set(re.findall(r"nniweb_[\w-]+", answer.content.decode()))
     assert "no-store" in answer["Cache-Control"]
     token = ApiToken.objects.get()
@@ -35,6 +35,27 @@ def test_a_token_is_shown_once_and_may_do_what_was_chosen(browser, max_) -> None
     assert timedelta(days=29) < token.expires_at - timezone.now() <= timedelta(days=30)
     assert secret not in client.get("/account/").content.decode()
     assert Client().get("/api/v1/account/", headers={"Authorization": f"Token {secret}"}).json()["username"] == "max"
+
+
+def test_the_page_with_a_new_token_is_reloaded_without_making_another(browser, max_) -> None:
+    client = browser(max_)
+    made = client.post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"})
+    assert (made.status_code, made["Location"]) == (302, "/account/")
+    kept = made.cookies["made-token"]
+    assert (kept["httponly"], kept["samesite"], kept["path"], kept["max-age"]) == (True, "Strict", "/account/", 60)
+    assert "nniweb_" in client.get("/account/").content.decode()
+    assert "nniweb_" not in client.get("/account/").content.decode()
+    assert ApiToken.objects.count() == 1
+
+
+def test_a_new_token_is_shown_to_its_owner_alone(browser, max_, vera) -> None:
+    """Of two people at one browser, the second one does not see the token of the first."""
+    mine, theirs = browser(max_), browser(vera)
+    made = mine.post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"})
+    theirs.cookies["made-token"] = made.cookies["made-token"].value
+    assert "nniweb_" not in theirs.get("/account/").content.decode()
+    theirs.cookies["made-token"] = "x:y:z"
+    assert theirs.get("/account/").status_code == 200
 
 
 def test_a_scope_beyond_the_role_is_not_offered_and_refused(browser, vera) -> None:
@@ -88,7 +109,7 @@ def test_the_first_lines_with_a_new_token_work_as_they_are_copied(live_server, b
     """Run as they stand, each by its program, against this server."""
     make_experiment(owner=max_, name="of max")
     text = browser(max_).post("/account/", {"make-token": "1", "name": "ci", "scope": "change", "lives": "30"},
-                              headers={"Host": live_server.url.removeprefix("http://")}).content.decode()
+                              follow=True, headers={"Host": live_server.url.removeprefix("http://")}).content.decode()
     lines = {name: html.unescape(body)
              for name, body in re.findall(r'<pre id="first-(\w+)"[^>]*>(.*?)</pre>', text, re.S)}
     root = Path(__file__).resolve().parents[3]

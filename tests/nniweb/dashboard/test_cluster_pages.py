@@ -129,6 +129,16 @@ def test_a_test_that_passed_is_one_line_with_its_age(page: Page, cluster: Cluste
     assert "<time data-relative" in html
 
 
+@pytest.mark.parametrize(("ok", "temporary", "word"), [
+    (True, False, "Good:"), (False, True, "Warning:"), (False, False, "Wrong:")])
+def test_screen_readers_hear_of_what_weight_a_finding_is(page: Page, cluster: Cluster, ok: bool, temporary: bool,
+                                                         word: str) -> None:
+    """What only warns need not pass by itself, such as a module that is missing."""
+    Cluster.objects.filter(pk=cluster.pk).update(health="good", rehearsed_at=timezone.now(), rehearsal=[
+        {"check": "modules", "ok": ok, "message": "It is so.", "machine": "", "temporary": temporary}])
+    assert f'<span class="visually-hidden">{word}</span> It is so.' in page(f"/clusters/{cluster.public_id}/")
+
+
 def test_the_list_says_why_most_trials_wait(page: Page, cluster: Cluster, make_attempt: MakeAttempt) -> None:
     experiment = Experiment.objects.get()
     for message in ("no GPU is free", "no GPU is free", "the node is full"):

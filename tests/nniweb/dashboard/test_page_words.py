@@ -185,3 +185,16 @@ def test_a_trial_without_a_reading_says_what_is_known_of_its_machine(tmp_path: P
 
 def test_terminal_codes_are_taken_out() -> None:
     assert without_terminal_codes("\x1b[31;1mred\x1b[0m \x1b]0;title\x07x\x1b(B") == "red x"
+
+
+CHART = ("(globalThis.document = {}, globalThis.getComputedStyle = () => ({ getPropertyValue: () => '' }), "
+         "new ResourceChart([{ at: '2026-01-01T00:00:00Z', cpu_percent: 0, memory_bytes: %s, gpus: [] }], () => ''))")
+
+
+@pytest.mark.parametrize("memory", ["null", "0", "1", "3"])
+def test_no_mark_of_the_charts_of_a_trials_machine_is_repeated(tmp_path: Path, memory: str) -> None:
+    axis = in_node(tmp_path, "charts/resource_chart.js", "ResourceChart", f"({CHART % memory}).memory().yAxis")
+    assert axis["interval"] >= 1
+    assert axis["max"] % axis["interval"] == 0
+    axis = in_node(tmp_path, "charts/resource_chart.js", "ResourceChart", f"({CHART % memory}).busy().yAxis")
+    assert axis["minInterval"] == 1

@@ -1,5 +1,6 @@
 """Pages of an experiment on several clusters: what runs on each, where a trial ran, and why not elsewhere."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -41,8 +42,30 @@ def test_the_overview_says_what_runs_on_each_cluster_and_what_it_cost(page: Call
     text = page(f"/experiments/{experiment.public_id}/")
     assert 'data-cluster="cloud"' in text
     assert "no worker drives it" in text
-    assert '<td class="number" data-cell="spent">2.00</td>' in text
+    assert '<td class="number" data-cell="spent" data-label="Cost">2.00</td>' in text
     assert "2 clusters" in text
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"is_drained": True}, "drained, so it gets no new trials."),
+    ({"weight": 0}, "has weight 0, so it gets no new trials."),
+    ({"weight": 0, "is_drained": True}, "drained, so it gets no new trials."),
+    ({"is_listed": False, "is_drained": True}, "was taken out of the experiment&#x27;s list, so it gets no new "
+                                               "trials.")])
+def test_the_overview_says_by_what_a_cluster_gets_no_trials(page: Callable[[str], str], experiment: Experiment,
+                                                            fields: dict[str, float], said: str) -> None:
+    ExperimentCluster.objects.filter(experiment=experiment, cluster__name="cloud").update(**fields)
+    text = page(f"/experiments/{experiment.public_id}/")
+    assert f'data-cell="message" data-label="Why it gets no trials">{said}</td>' in text
+
+
+def test_cells_of_the_table_of_clusters_name_their_column(page: Callable[[str], str], experiment: Experiment) -> None:
+    """On a phone the table has no line of headings."""
+    text = page(f"/experiments/{experiment.public_id}/")
+    row = text[text.index('data-cluster="cloud"'):]
+    row = row[:row.index("</tr>")]
+    assert re.findall('data-label="([^"]*)"', row) == [
+        "Running", "Waiting", "Ended", "Up to", "Weight", "Hours", "Cost", "Why it gets no trials"]
 
 
 def test_a_trials_page_says_where_it_was_placed_and_what_the_others_said(page: Callable[[str], str],

@@ -76,6 +76,8 @@ def test_what_matters_stands_before_the_table(page: Page, make_experiment: Make)
     ({"status": "DONE"}, ["USER_CANCELED"], 0, "No trial reported a result.", "clone"),
     ({"status": "DONE"}, ["SUCCEEDED", "FAILED"], 0, "1 trial failed.", "failures"),
     ({"status": "DONE"}, ["SUCCEEDED"], 0, "The search is complete.", "more"),
+    ({"status": "STOPPED"}, ["SUCCEEDED"], 0, "The experiment was stopped. Resume it to continue the search.", ""),
+    ({"status": "STOPPED"}, ["SUCCEEDED"] * 20, 2, "The experiment was stopped.", ""),
     ({"status": "PAUSED"}, ["SUCCEEDED"], 0, "The experiment is paused.", ""),
     ({"status": "RUNNING"}, ["FAILED", "FAILED", "SUCCEEDED"], 2, "2 of 3 ended trials failed.", "failures"),
     ({"status": "RUNNING"}, ["WAITING"], 0, "No trial has a result yet.", ""),

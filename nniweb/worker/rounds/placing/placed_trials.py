@@ -31,7 +31,7 @@ from trialkeeper import contract
 
 logger = ExperimentLogger(__name__)
 
-#: Trials that have not begun leave a cluster that cannot be used for so long, in seconds. One that a person has drained
+#: Trials that have not begun leave a cluster that cannot be used for so long, in seconds. One that takes none any more
 #: is left at once.
 LEAVE_AFTER = 15.0
 #: Seconds between two looks for trials that should leave their cluster.
@@ -40,6 +40,8 @@ LOOK_SECONDS = 2.0
 BEGINS_WITHIN = timedelta(seconds=5)
 #: Trials leave the queue of a cluster without room after this time, once each, where another cluster has room.
 WAITS_AT_MOST = timedelta(seconds=30)
+#: Codes of clusters that are left at once: a person wants no trials there, or the platform takes none.
+_LEFT_AT_ONCE = frozenset({"drained", "not_listed", "no_weight", "refused_there"})
 #: Codes of clusters that nobody drives.
 _WITHOUT_WORKER = frozenset({"no_worker_there", "disabled_there"})
 
@@ -147,7 +149,7 @@ def _leave_unusable_clusters(work: ClusterWork, experiment: Experiment) -> None:
         return
     for pk, why in unusable.items():
         since = work.unusable_since.setdefault(pk, now)
-        if now - since >= LEAVE_AFTER or code_of(why) in ("drained", "refused_there"):
+        if now - since >= LEAVE_AFTER or code_of(why) in _LEFT_AT_ONCE:
             _leave(work, experiment, pk, why)
 
 

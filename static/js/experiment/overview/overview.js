@@ -24,7 +24,7 @@ const axes = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("
 
 /** @param {boolean} byTime */
 function chooseAxis(byTime) {
-  if (results.byTime !== byTime) results.zoom = { start: 0, end: 100 };
+  if (results.byTime !== byTime) results.show();
   results.byTime = byTime;
   for (const button of axes) button.setAttribute("aria-pressed", String((button.dataset.axis === "time") === byTime));
 }

@@ -3,7 +3,7 @@
 import { axis, colour, statusColour } from "../../charts/chart.js";
 import { rest } from "../../lib/rest.js";
 import { isEnd } from "../../ui/status.js";
-import { DIGITS_OF_ERROR, statusWord, tick, withDigits } from "../../lib/formats.js";
+import { DIGITS_OF_ERROR, statusWord, tick, wholeTick, withDigits } from "../../lib/formats.js";
 import { MetricChoice } from "../metric_choice.js";
 import { PointedAt } from "./pointed_at.js";
 import { TrialPoints } from "./trial_points.js";
@@ -26,6 +26,7 @@ function seriesOf({ value, final, infeasible, status }, partial) {
   if (value === null) return status === "FAILED" ? "failed" : "no result";
   if (infeasible) return "infeasible";
   if (final || !isEnd(status) || partial !== "running") return final ? "result" : partial;
+  if (status === "SUCCEEDED") return "no final result";
   return status === "EARLY_STOPPED" ? "stopped early" : "stopped";
 }
 
@@ -61,19 +62,23 @@ export class ResultChart extends TrialPoints {
   /** Fetch the points and draw; then it can be zoomed, and says what parameters a point has. */
   async start() {
     await super.start();
-    const whole = /** @type {HTMLElement | null} */ (document.getElementById("whole-chart"));
-    const zoomed = () => {
-      const { start, end } = this.chart.getOption().dataZoom[0];
-      this.zoom = { start, end };
-      if (whole) whole.hidden = start <= 0 && end >= 100;
-    };
-    this.chart.on("datazoom", zoomed);
-    whole?.addEventListener("click", () => this.chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 }));
+    this.chart.on("datazoom", () => this.show(this.chart.getOption().dataZoom[0]));
+    document.getElementById("whole-chart")?.addEventListener("click", () => this.chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 }));
     this.chart.on("mouseover", (/** @type {any} */ event) => {
       const point = this.pointOf(event);
       if (point) this.pointedAt.at(point.id, event);
     });
     this.chart.on("mouseout", () => this.pointedAt.away());
+  }
+
+  /**
+   * From now on this part is shown, in percent of the horizontal axis; without an argument the whole.
+   * @param {{start: number, end: number}} [part]
+   */
+  show({ start, end } = { start: 0, end: 100 }) {
+    this.zoom = { start, end };
+    const whole = document.getElementById("whole-chart");
+    if (whole) whole.hidden = start <= 0 && end >= 100;
   }
 
   /**
@@ -200,7 +205,7 @@ export class ResultChart extends TrialPoints {
   options() {
     const partial = this.experiment.replicates > 1 && !this.metric.name ? "not run in full" : "running";
     /** @type {Record<string, Point[]>} */
-    const drawn = { result: [], infeasible: [], [partial]: [], "stopped early": [], stopped: [], failed: [], "no result": [] };
+    const drawn = { result: [], infeasible: [], [partial]: [], "no final result": [], "stopped early": [], stopped: [], failed: [], "no result": [] };
     for (const point of this.ordered()) drawn[seriesOf(point, partial)].push(point);
     this.drawn = drawn;
     // bare numbers, and thousands of points as one shape: a frame must not hold up the page
@@ -220,7 +225,7 @@ export class ResultChart extends TrialPoints {
     };
     const horizontal = this.byTime
       ? { type: "time" }
-      : { type: "value", name: "trial", nameLocation: "end", nameGap: 4, minInterval: 1, min: 0 };
+      : { type: "value", name: "trial", nameLocation: "end", nameGap: 4, minInterval: 1, min: 0, axisLabel: { color: colour("--quiet"), hideOverlap: true, formatter: wholeTick } };
     const hasValue = this.ordered().some((point) => point.value !== null);
     return {
       // empty axes alone look as if the chart were still loading
@@ -231,7 +236,7 @@ export class ResultChart extends TrialPoints {
       },
       legend: {
         top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"),
-        data: ["result", "infeasible", partial, "stopped early", "stopped", "best so far", "failed", "no result"].filter(
+        data: ["result", "infeasible", partial, "no final result", "stopped early", "stopped", "best so far", "failed", "no result"].filter(
           (name) => name === "best so far" ? this.mode !== null : name === "result" || drawn[name].length),
       },
       grid: { left: 8, right: 28, top: 32, bottom: 8, containLabel: true },
@@ -248,7 +253,7 @@ export class ResultChart extends TrialPoints {
         ...(bars.length ? [{ name: "standard error", type: "line", data: bars, showSymbol: false, silent: true, connectNulls: false, lineStyle: { color: statusColour("SUCCEEDED"), width: 1, opacity: 0.6 } }] : []),
         { name: "infeasible", type: "scatter", data: places("infeasible"), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: colour("--chart-infeasible"), borderWidth: 1.5 }, cursor: "pointer" },
         { name: partial, type: "scatter", data: places(partial), symbol: "circle", symbolSize: 6, itemStyle: { color: "transparent", borderColor: statusColour("RUNNING"), borderWidth: 1.5 }, cursor: "pointer" },
-        ...[["stopped early", "EARLY_STOPPED"], ["stopped", "USER_CANCELED"]].map(([name, status]) => (
+        ...[["no final result", "SUCCEEDED"], ["stopped early", "EARLY_STOPPED"], ["stopped", "USER_CANCELED"]].map(([name, status]) => (
           { name, type: "scatter", data: places(name), symbol: "diamond", symbolSize: 8, itemStyle: { color: "transparent", borderColor: statusColour(status), borderWidth: 1.5 }, cursor: "pointer" })),
         { name: "best so far", type: "line", step: "end", data: this.best(), showSymbol: false, silent: true, lineStyle: { color: colour("--chart-best"), width: 2 }, itemStyle: { color: colour("--chart-best") } },
         ...[["failed", "FAILED"], ["no result", "USER_CANCELED"]].map(([name, status]) => (

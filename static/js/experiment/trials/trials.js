@@ -104,16 +104,6 @@ document.addEventListener("keydown", (event) => {
     box.focus();
     box.select();
   }
-  const panel = event.key === "Escape" && event.target instanceof Element ? event.target.closest("details.panel[open]") : null;
-  if (panel) {
-    panel.removeAttribute("open");
-    panel.querySelector("summary")?.focus();
-  }
-});
-document.addEventListener("click", (event) => {
-  for (const panel of document.querySelectorAll("details.panel[open]")) {
-    if (event.target instanceof Node && !panel.contains(event.target)) panel.removeAttribute("open");
-  }
 });
 
 for (const find of document.querySelectorAll("[data-find-in]")) findInList(/** @type {HTMLInputElement} */ (find));
