@@ -106,7 +106,8 @@ def test_what_is_wrong_is_told_at_its_entry(parse: Callable[..., ParsedConfig], 
     assert words in found[field]
 
 
-@pytest.mark.parametrize("entry", [{"name": ""}, {"nam": "lab"}, {"name": "lab", "upTo": 0}, "lab", {"name": "nowhere"}])
+@pytest.mark.parametrize("entry", [
+    {"name": ""}, {"nam": "lab"}, {"name": "lab", "upTo": 0}, "lab", {"name": "nowhere"}])
 def test_a_wrong_entry_is_no_missing_platform(parse: Callable[..., ParsedConfig], entry: Any) -> None:
     found = errors(parse, {"clusters": [entry]})
     assert all(field.startswith("clusters[0]") for field in found), found
