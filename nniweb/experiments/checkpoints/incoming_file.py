@@ -101,7 +101,7 @@ def _nameless_file(folder: str) -> IO[bytes]:
 
 
 def _give_name(file: IO[bytes], path: str, changed: dict[Path, None]) -> bool:
-    """Whether the flushed file has this name now. Folders that are to be flushed then are added to ``changed``, in order."""
+    """Whether the flushed file has this name now. Folders that are to be flushed then are added to ``changed``."""
     folder = Path(path).parent
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
