@@ -14,7 +14,14 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
-from nniweb.experiments.checkpoints.chunk_files import DamagedFile, check_file, chunk_path, content_of, manifest_path
+from nniweb.experiments.checkpoints.chunk_files import (
+    DamagedFile,
+    check_file,
+    chunk_path,
+    content_of,
+    is_cheap_to_ask,
+    manifest_path,
+)
 from nniweb.experiments.checkpoints.incoming_file import IncomingFile
 from nniweb.experiments.checkpoints.stored_checkpoints import (
     add_checkpoint,
@@ -66,6 +73,7 @@ def put_chunks(job_name: str, token_hash: str, body: IncomingFile) -> dict[str, 
     """Store small chunks that came together, each once."""
     with _attempt(job_name, token_hash, body) as attempt:
         experiment = _that_keeps(attempt)
+        _refuse_together_where_it_is_slow()
         chunks = checkpoint_manifests.read_pack(body.content())
         known = known_chunks(experiment, chunks)
         new = sum(len(content) for sha256, content in chunks.items() if sha256 not in known)
@@ -124,6 +132,7 @@ def chunks_to_send(job_name: str, token_hash: str, body: IncomingFile) -> bytes:
     sent: asked for alone, that one is told to be missing or damaged.
     """
     with _attempt(job_name, token_hash, body) as attempt:
+        _refuse_together_where_it_is_slow()
         hashes = checkpoint_manifests.read_question(body.content())
         if len(hashes) > chunk_pack.MOST_CHUNKS:
             raise _unknown(f"At most {chunk_pack.MOST_CHUNKS} chunks are sent together.")
@@ -158,6 +167,12 @@ def _that_keeps(attempt: Attempt) -> Experiment:
     if checkpoints_of(experiment) is None:
         raise RefusedReport(413, contract.ERROR_TOO_LARGE, "The experiment keeps no checkpoints.")
     return experiment
+
+
+def _refuse_together_where_it_is_slow() -> None:
+    """A storage elsewhere takes each file by a request of its own: the keeper would not wait for hundreds of them."""
+    if not is_cheap_to_ask():
+        raise RefusedReport(405, "unknown", "Chunks are sent one by one to the storage of this server.")
 
 
 def _refuse_by_size(experiment: Experiment, size: int) -> None:

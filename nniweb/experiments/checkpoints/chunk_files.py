@@ -104,7 +104,9 @@ def keep_file(path: str, sha256: str, content: IncomingFile) -> None:
 
 
 def keep_small_files(contents: Mapping[str, tuple[str, bytes]]) -> None:
-    """As ``keep_file``, for several small ones: path -> hash and content. All are durable when this returns."""
+    """As ``keep_file``, for several small ones: path -> hash and content. All are durable when this returns. Only where
+    files lie in a folder of this machine (``is_cheap_to_ask``).
+    """
     absent: dict[str, bytes] = {}
     for path, (sha256, content) in contents.items():
         try:
@@ -117,11 +119,11 @@ def keep_small_files(contents: Mapping[str, tuple[str, bytes]]) -> None:
     if not absent:
         return
     _check_room(sum(map(len, absent.values())))
-    if is_cheap_to_ask():
-        folder = incoming_folder()
-        named = keep_together(folder, {checkpoint_storage.path(path): content for path, content in absent.items()})
-        absent = {path: content for path, content in absent.items() if checkpoint_storage.path(path) not in named}
+    named = keep_together(incoming_folder(), {
+        checkpoint_storage.path(path): content for path, content in absent.items()})
     for path, content in absent.items():
+        if checkpoint_storage.path(path) in named:
+            continue
         with _errors_of_storage():
             name = checkpoint_storage.save(path, ContentFile(content))
         if name != path:  # somebody else stored the same meanwhile
