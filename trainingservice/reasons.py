@@ -810,6 +810,11 @@ CODES: dict[str, Kind] = {
         "Only the worker of one host can run trials on the cluster, and that worker is not running.",
         lambda cluster, host: (f"The worker on host {host} is not running, and only it can run trials on {cluster}. "
                                "Start the server there.")),
+    "home_away": Kind(
+        "Nobody drives the cluster from which the experiment on several clusters is searched. said: why; because: the "
+        "same with its code.",
+        lambda said, because=None: (f"{said} Another cluster of the experiment that has a worker takes over after "
+                                    "about half a minute. Until then no new trial starts.")),
     "database_refuses": Kind(
         "The database does not accept writes. refusal: why; room: how much space is free on its disk.",
         lambda refusal, room: (f"The database does not accept writes at the moment ({refusal}).{room} Running trials "

@@ -6,19 +6,21 @@ one or none.
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import time
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from collections import deque
+from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import quote
 
-from trialkeeper import contract
+from trialkeeper import chunk_pack, contract
 from trialkeeper.checkpoint_entry import Problem, is_name
 from trialkeeper.checkpoint_folder import RESTORING
-from trialkeeper.checkpoint_manifest import read_manifest, size_of
+from trialkeeper.checkpoint_manifest import chunk_sizes, read_manifest, size_of
 from trialkeeper.durable_files import flush_tree
 from trialkeeper.reporter import OwnInstallation, pause_after
-from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
+from trialkeeper.server_connection import Answer, Blocks, Body, ServerAway, ServerConnection
 
 #: How often what came with another hash is fetched again.
 _FETCHES = 3
@@ -44,6 +46,12 @@ class CheckpointRestorer:
         self._path = "trials/%s/" % quote(job_name, safe="")
         self._give_up_at = clock() + give_up_after
         self._log, self._is_stopped, self._clock, self._sleep = log, is_stopped, clock, sleep
+        #: Chunks in the order in which they are needed, with the one that is needed now first, and their bytes.
+        self._needed: Deque[str] = deque()
+        self._sizes: Dict[str, int] = {}
+        #: Small chunks that came together, by hash. False since a server said that it does not send them so.
+        self._together: Dict[str, bytes] = {}
+        self._packs = True
 
     def restore(self, candidates: Sequence[contract.KnownCheckpoint]) -> Restored:
         """Put back the first of them that can be. Raises ServerAway where no server answered in all the time."""
@@ -72,6 +80,8 @@ class CheckpointRestorer:
         draft = os.path.join(self._folder, RESTORING, "checkpoint")
         os.makedirs(os.path.dirname(draft), mode=0o700, exist_ok=True)
         files = manifest["files"]
+        self._needed = deque(chunk for file in files for chunk in file["chunks"])
+        self._sizes, self._together = dict(chunk_sizes(manifest)), {}
         if len(files) == 1 and files[0]["path"] == "":
             self._write(files[0], draft)
         else:
@@ -89,10 +99,38 @@ class CheckpointRestorer:
     def _write(self, file: contract.ManifestFile, path: str) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as stream:
             for chunk in file["chunks"]:
-                stream.write(self._fetch("chunks/" + chunk, chunk))
+                stream.write(self._chunk(chunk))
             if stream.tell() != file["size"]:
                 raise Problem(contract.DAMAGED, file["path"])
             os.fchmod(stream.fileno(), file["mode"] & 0o777 | 0o600)
+
+    def _chunk(self, sha256: str) -> bytes:
+        """The chunk that is needed now. Small ones come together with those that are needed after it."""
+        if sha256 not in self._together:
+            self._together = self._fetch_together() if self._packs else {}
+        self._needed.popleft()
+        content = self._together.get(sha256)
+        return self._fetch("chunks/" + sha256, sha256) if content is None else content
+
+    def _fetch_together(self) -> Dict[str, bytes]:
+        """The small chunks that are needed next, by hash; {} where there is one at most, or the server has not all."""
+        asked: Dict[str, int] = {}
+        for sha256 in self._needed:
+            size = self._sizes[sha256]
+            if size > chunk_pack.SMALL_CHUNK or len(asked) == chunk_pack.MOST_CHUNKS \
+                    or sum(asked.values()) + size > chunk_pack.MOST_BYTES:
+                break
+            asked[sha256] = size
+        if len(asked) < 2:
+            return {}
+        body = json.dumps({"hashes": list(asked)}).encode("ascii")
+        try:
+            contents = chunk_pack.unpack(self._get("chunks/fetch", "POST", Blocks(body), {
+                "Content-Type": "application/json", "Content-Length": str(len(body))}))
+        except (Problem, ValueError):  # what is wrong shows when each is fetched alone
+            self._packs = False
+            return {}
+        return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
     def _fetch(self, path: str, sha256: str) -> bytes:
         for _ in range(_FETCHES):
@@ -102,13 +140,13 @@ class CheckpointRestorer:
             self._log("%s arrived damaged" % path)
         raise Problem(contract.DAMAGED, path)
 
-    def _get(self, path: str) -> bytes:
+    def _get(self, path: str, method: str = "GET", body: Body = None, headers: Mapping[str, str] = {}) -> bytes:
         failures = 0
         while True:
             sink = io.BytesIO()
             try:
-                answer = self._connection.call("GET", self._path + path, self._counts, sink=sink,
-                                               headers={"Accept": "application/octet-stream"})
+                answer = self._connection.call(method, self._path + path, self._counts, body, sink=sink,
+                                               headers={"Accept": "application/octet-stream", **headers})
             except ServerAway as away:
                 if self._is_stopped() or self._clock() >= self._give_up_at:
                     raise

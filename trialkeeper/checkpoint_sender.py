@@ -4,13 +4,14 @@ What the server has already is not sent. A checkpoint whose sending was broken o
 chunks are there then.
 """
 
+import hashlib
 import json
 import threading
 import time
-from typing import Callable, List, NamedTuple, Optional, Union
+from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 from urllib.parse import quote
 
-from trialkeeper import contract
+from trialkeeper import chunk_pack, contract
 from trialkeeper.access import Access
 from trialkeeper.checkpoint_cut import CutCheckpoint, cut, read_chunk
 from trialkeeper.checkpoint_entry import Problem
@@ -64,6 +65,8 @@ class CheckpointSender:
         self._waiting: Optional[ToSend] = None
         self._current: Optional[ToSend] = None
         self._stopped = False
+        #: False since a server of an earlier version said that it takes chunks one by one only.
+        self._packs = True
         #: When something was sent, or answered, last.
         self.moved_at = clock()
         #: Why the server could not be reached, or took nothing, last; "" where it always could.
@@ -134,15 +137,34 @@ class CheckpointSender:
         began, sent = self._clock(), 0
 
         def send(connection: ServerConnection, sha256: str, place: Place) -> None:
-            nonlocal sent
             content = read_chunk(what.folder, place)
             answer = self._call("PUT", "chunks/" + sha256, content, connection, upload)
             if answer.status == 400:  # it has another hash than it had
                 raise Problem(contract.CHANGED, what.name)
             self._must_be_taken(answer)
-            sent += len(content)
+            counts(len(content))
+
+        def counts(size: int) -> None:
+            nonlocal sent
+            sent += size
             if self._rate:
                 self._wait(sent / self._rate - (self._clock() - began))
+
+        def send_several(connection: ServerConnection, some: List[Tuple[str, Place]]) -> None:
+            if self._packs:
+                contents = [read_chunk(what.folder, place) for _, place in some]
+                if any(hashlib.sha256(content).hexdigest() != sha256
+                       for (sha256, _), content in zip(some, contents)):
+                    raise Problem(contract.CHANGED, what.name)
+                body = chunk_pack.pack(contents)
+                answer = self._call("POST", "chunks/several", body, connection, upload)
+                if answer.status not in (404, 405):
+                    self._must_be_taken(answer)
+                    counts(len(body))
+                    return
+                self._packs = False
+            for sha256, place in some:
+                send(connection, sha256, place)
 
         def ask(connection: ServerConnection, hashes: List[str]) -> List[str]:
             body = json.dumps({"hashes": hashes}).encode("ascii")
@@ -152,7 +174,7 @@ class CheckpointSender:
 
         # where there is a limit, it is not to be reached sooner
         upload = Upload(self._connection, ask, send,
-                        None if self._rate else lambda: ServerConnection(self._access), self._clock)
+                        None if self._rate else lambda: ServerConnection(self._access), self._clock, send_several)
         return upload
 
     def _finish(self, upload: Upload, checkpoint: CutCheckpoint) -> None:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from trialkeeper import contract
+from trialkeeper import chunk_pack, contract
 from trialkeeper.server_connection import ServerConnection
 from trialkeeper.shortage import is_shortage
 
@@ -38,11 +38,13 @@ class Upload:
     def __init__(self, connection: ServerConnection, ask: Callable[[ServerConnection, List[str]], List[str]],
                  send: Callable[[ServerConnection, str, Place], None],
                  new_connection: Optional[Callable[[], ServerConnection]],
-                 clock: Callable[[], float] = time.monotonic) -> None:
-        """``ask`` says which chunks are missing, ``send`` sends one; both are called on several threads, each with a
-        connection. ``new_connection`` None: there are no helpers.
+                 clock: Callable[[], float] = time.monotonic,
+                 send_several: Optional[Callable[[ServerConnection, List[Tuple[str, Place]]], None]] = None) -> None:
+        """``ask`` says which chunks are missing, ``send`` sends one, ``send_several`` small ones in one request; all
+        are called on several threads, each with a connection. ``new_connection`` None: there are no helpers.
         """
         self._connection, self._ask, self._send = connection, ask, send
+        self._send_several = send_several
         self._new_connection, self._clock = new_connection, clock
         self._changed = threading.Condition()
         self._places: Dict[str, Place] = {}
@@ -116,7 +118,7 @@ class Upload:
         """Ask and send until nothing is left for it. What goes wrong is kept for the thread that offers."""
         while True:
             asked, sent = self._next()
-            if not asked and sent is None:
+            if not asked and not sent:
                 return
             missing: List[str] = []
             error: Optional[BaseException] = None
@@ -124,14 +126,16 @@ class Upload:
             try:
                 if asked:
                     missing = self._ask(connection, asked)
-                elif sent is not None:
-                    self._send(connection, sent, self._places[sent])
+                elif len(sent) > 1 and self._send_several is not None:
+                    self._send_several(connection, [(sha256, self._places[sha256]) for sha256 in sent])
+                else:
+                    self._send(connection, sent[0], self._places[sent[0]])
             except BaseException as problem:
                 error = problem
             with self._changed:
                 self._to_send.extend(missing)
                 self._error = self._error or error
-                needs_help = (sent is not None and error is None and self._clock() - begun < QUICK
+                needs_help = (bool(sent) and error is None and self._clock() - begun < QUICK
                               and connection.way == "direct" and 0 < self._helpers < MOST_HELPERS
                               and len(self._to_send) + len(self._unasked) > self._helpers)
                 self._helpers += needs_help
@@ -144,19 +148,33 @@ class Upload:
                     self._busy -= 1
                     self._changed.notify_all()
 
-    def _next(self) -> Tuple[List[str], Optional[str]]:
+    def _next(self) -> Tuple[List[str], List[str]]:
         """What to ask about, or what to send; neither where all is done. Waits while others may find more to do."""
         with self._changed:
             while self._error is None and not self._is_over:
                 if self._to_send:
                     self._busy += 1
-                    return [], self._to_send.popleft()
+                    return [], self._taken()
                 if len(self._unasked) >= ASKED_AT_ONCE or (self._is_complete and self._unasked):
                     self._busy += 1
                     asked, self._unasked = (self._unasked[:contract.MAX_ASKED_CHUNKS],
                                             self._unasked[contract.MAX_ASKED_CHUNKS:])
-                    return asked, None
+                    return asked, []
                 if self._is_complete and not self._busy:
                     break
                 self._changed.wait()
-            return [], None
+            return [], []
+
+    def _taken(self) -> List[str]:
+        """What is sent next: one chunk, or several small ones. Under the lock."""
+        taken = [self._to_send.popleft()]
+        size = self._places[taken[0]].size
+        if self._send_several is None or size > chunk_pack.SMALL_CHUNK:
+            return taken
+        while self._to_send and len(taken) < chunk_pack.MOST_CHUNKS:
+            more = self._places[self._to_send[0]].size
+            if more > chunk_pack.SMALL_CHUNK or size + more > chunk_pack.MOST_BYTES:
+                break
+            taken.append(self._to_send.popleft())
+            size += more
+        return taken

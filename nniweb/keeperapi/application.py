@@ -42,18 +42,21 @@ ROUTES = (
     ("GET", re.compile(r"experiments/([a-z0-9]{1,12})/code"), "code"),
     ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/(.+)"), "file"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/missing"), "missing"),
+    ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/several"), "put_chunks"),
+    ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/fetch"), "get_chunks"),
     ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/chunks/([0-9a-f]{64})"), "put_chunk"),
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/chunks/([0-9a-f]{64})"), "get_chunk"),
     ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/checkpoints/([0-9a-f]{64})"), "put_manifest"),
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/checkpoints/([0-9a-f]{64})"), "get_manifest"),
 )
 #: Those of CheckpointCalls.
-CHECKPOINT_CALLS = frozenset({"missing", "put_chunk", "get_chunk", "put_manifest", "get_manifest"})
+CHECKPOINT_CALLS = frozenset({"missing", "put_chunk", "put_chunks", "get_chunk", "get_chunks", "put_manifest",
+                              "get_manifest"})
 #: Calls about checkpoints that one keeper may make, as a multiple of all its other calls: a checkpoint of many small
 #: files has as many chunks.
 CHECKPOINT_SHARE = 4
 #: Calls whose answers are sent in pieces.
-_IN_PIECES = frozenset({"code", "keeper", "get_chunk", "get_manifest"})
+_IN_PIECES = frozenset({"code", "keeper", "get_chunk", "get_chunks", "get_manifest"})
 
 
 class KeeperApplication:

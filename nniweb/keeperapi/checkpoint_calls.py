@@ -23,7 +23,7 @@ from nniweb.keeperapi import checkpoint_work, job_files
 from nniweb.keeperapi.bodies import length_of, send_document, write_body
 from trainingservice.receiver.checkpoint_manifests import MAX_QUESTION_BYTES
 from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
-from trialkeeper import contract
+from trialkeeper import chunk_pack, contract
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,19 @@ class CheckpointCalls:
                         receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         body = await self._body(match[1], token_hash, headers, receive, contract.CHUNK_BYTES)
         await self._answer(send, checkpoint_work.put_chunk, match[1], token_hash, match[2], body)
+
+    async def put_chunks(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                         receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        body = await self._body(match[1], token_hash, headers, receive, chunk_pack.MOST_PACKED)
+        await self._answer(send, checkpoint_work.put_chunks, match[1], token_hash, body)
+
+    async def get_chunks(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                         receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        body = await self._body(match[1], token_hash, headers, receive, MAX_QUESTION_BYTES)
+        packed = await self._work(checkpoint_work.chunks_to_send, match[1], token_hash, body)
+        await send({"type": "http.response.start", "status": 200, "headers": [
+            (b"content-type", b"application/octet-stream"), (b"content-length", str(len(packed)).encode())]})
+        await send({"type": "http.response.body", "body": packed})
 
     async def put_manifest(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                            receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

@@ -14,7 +14,14 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
-from nniweb.experiments.checkpoints.chunk_files import DamagedFile, check_file, chunk_path, manifest_path
+from nniweb.experiments.checkpoints.chunk_files import (
+    DamagedFile,
+    check_file,
+    chunk_path,
+    content_of,
+    is_cheap_to_ask,
+    manifest_path,
+)
 from nniweb.experiments.checkpoints.incoming_file import IncomingFile
 from nniweb.experiments.checkpoints.stored_checkpoints import (
     add_checkpoint,
@@ -22,7 +29,10 @@ from nniweb.experiments.checkpoints.stored_checkpoints import (
     counting,
     has_chunk,
     keep_chunk,
+    keep_chunks,
+    known_chunks,
     may_have_chunk,
+    may_have_chunks,
     missing_chunks,
     trials_to_take_from,
     wrong_sizes,
@@ -33,7 +43,7 @@ from nniweb.keeperapi.job_files import saving_attempt
 from trainingservice.receiver import checkpoint_manifests
 from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.words.byte_size import byte_size
-from trialkeeper import contract
+from trialkeeper import chunk_pack, contract
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +66,20 @@ def put_chunk(job_name: str, token_hash: str, sha256: str, body: IncomingFile) -
         if not has_chunk(experiment, sha256) and (why_not := why_no_checkpoints_more(experiment, body.size)):
             raise RefusedReport(413, contract.ERROR_TOO_LARGE, why_not)
         keep_chunk(experiment, sha256, body, timezone.now())
+        return {}
+
+
+def put_chunks(job_name: str, token_hash: str, body: IncomingFile) -> dict[str, Any]:
+    """Store small chunks that came together, each once."""
+    with _attempt(job_name, token_hash, body) as attempt:
+        experiment = _that_keeps(attempt)
+        _refuse_together_where_it_is_slow()
+        chunks = checkpoint_manifests.read_pack(body.content())
+        known = known_chunks(experiment, chunks)
+        new = sum(len(content) for sha256, content in chunks.items() if sha256 not in known)
+        if new and (why_not := why_no_checkpoints_more(experiment, new)):
+            raise RefusedReport(413, contract.ERROR_TOO_LARGE, why_not)
+        keep_chunks(experiment, chunks, timezone.now())
         return {}
 
 
@@ -103,6 +127,27 @@ def chunk_to_send(job_name: str, token_hash: str, sha256: str) -> tuple[str, int
             raise
 
 
+def chunks_to_send(job_name: str, token_hash: str, body: IncomingFile) -> bytes:
+    """A pack of small chunks of such checkpoints, in the order of the question. Refused as a whole where one cannot be
+    sent: asked for alone, that one is told to be missing or damaged.
+    """
+    with _attempt(job_name, token_hash, body) as attempt:
+        _refuse_together_where_it_is_slow()
+        hashes = checkpoint_manifests.read_question(body.content())
+        if len(hashes) > chunk_pack.MOST_CHUNKS:
+            raise _unknown(f"At most {chunk_pack.MOST_CHUNKS} chunks are sent together.")
+        sizes = may_have_chunks(attempt.trial, hashes)
+        if len(sizes) < len(hashes):
+            raise _unknown("The trial has no checkpoint with one of these chunks.")
+        if max(sizes.values(), default=0) > chunk_pack.SMALL_CHUNK or sum(sizes.values()) > chunk_pack.MOST_BYTES:
+            raise _unknown("These chunks are too large to be sent together.")
+        experiment = attempt.trial.experiment.public_id
+        try:
+            return chunk_pack.pack(content_of(chunk_path(experiment, sha256), sha256) for sha256 in hashes)
+        except (FileNotFoundError, DamagedFile):
+            raise _unknown("One of these chunks is missing or damaged.") from None
+
+
 @contextmanager
 def _attempt(job_name: str, token_hash: str, body: IncomingFile | None = None) -> Iterator[Attempt]:
     try:
@@ -122,6 +167,12 @@ def _that_keeps(attempt: Attempt) -> Experiment:
     if checkpoints_of(experiment) is None:
         raise RefusedReport(413, contract.ERROR_TOO_LARGE, "The experiment keeps no checkpoints.")
     return experiment
+
+
+def _refuse_together_where_it_is_slow() -> None:
+    """A storage elsewhere takes each file by a request of its own: the keeper would not wait for hundreds of them."""
+    if not is_cheap_to_ask():
+        raise RefusedReport(405, "unknown", "Chunks are sent one by one to the storage of this server.")
 
 
 def _refuse_by_size(experiment: Experiment, size: int) -> None:

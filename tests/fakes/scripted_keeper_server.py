@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from trialkeeper import contract
+from trialkeeper import chunk_pack, contract
 
 
 class ScriptedKeeperServer:
@@ -43,6 +43,7 @@ class ScriptedKeeperServer:
         self.codes_before: deque[bytes | None] = deque()
         self.files: dict[str, bytes] = {}
         self.chunks: dict[str, bytes] = {}  # by hash
+        self.packs = False  # whether small chunks may come, and go, together
         self.manifests: dict[str, bytes] = {}
         self.refuses_chunks: dict[str, Any] | None = None  # the document of 503 to each chunk, which it has read
         self.calls: list[str] = []
@@ -165,8 +166,7 @@ class ScriptedKeeperServer:
         known = self.chunks if kind == "chunks" else self.manifests
         with self._changed:
             if method == "POST":
-                return 200, {**installation, "missing": [one for one in json.loads(body)["hashes"]
-                                                         if one not in self.chunks]}
+                return self._answer_about_several(name, body, installation)
             if method == "GET":
                 return (200, known[name]) if name in known else (404, {**installation, "error": "unknown"})
             if self.gone:
@@ -182,6 +182,17 @@ class ScriptedKeeperServer:
                     return 409, {**installation, "error": "chunks", "missing": missing}
             known[name] = body
             return 200, installation
+
+    def _answer_about_several(self, name: str, body: bytes, installation: dict[str, Any]) -> tuple[int, Any]:
+        if name == "missing":
+            return 200, {**installation, "missing": [one for one in json.loads(body)["hashes"]
+                                                     if one not in self.chunks]}
+        if not self.packs:
+            return 404, {**installation, "error": "unknown"}
+        if name == "several":
+            self.chunks.update({hashlib.sha256(one).hexdigest(): one for one in chunk_pack.unpack(body)})
+            return 200, installation
+        return 200, chunk_pack.pack(self.chunks[one] for one in json.loads(body)["hashes"])
 
     @property
     def checkpoints(self) -> list[dict[str, Any]]:

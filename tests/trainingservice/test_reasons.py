@@ -151,6 +151,7 @@ EXAMPLES = {
     "max_duration": ({"seconds": 60.0}, "(60 s)"),
     "cluster_disabled": ({"cluster": "c"}, "c is disabled"),
     "no_worker": ({"todo": "Start one."}, "Start one."),
+    "home_away": ({"said": "The cluster c is disabled."}, "is disabled. Another cluster of the experiment"),
     "host_away": ({"cluster": "c", "host": "h"}, "host h is not running"),
     "database_refuses": ({"refusal": "locked", "room": ""}, "(locked)"),
     "not_taken_up": ({}, "about to start"),

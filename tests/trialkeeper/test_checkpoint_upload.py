@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from trialkeeper import chunk_pack
 from trialkeeper.checkpoint_entry import Problem
 from trialkeeper.checkpoint_upload import ASKED_AT_ONCE, MOST_HELPERS, Place, Upload
 from trialkeeper.server_connection import ServerConnection
@@ -166,3 +167,18 @@ def test_one_that_is_broken_off_begins_nothing_more() -> None:
     upload.finish()
     assert server.sent == []
     assert all(connection.is_closed for connection in server.connections[1:])
+
+
+def test_small_chunks_go_together_and_large_ones_alone() -> None:
+    server = Server()
+    together: list[list[str]] = []
+
+    def send_several(connection: ServerConnection, some: list[tuple[str, Place]]) -> None:
+        together.append([sha256 for sha256, _ in some])
+
+    upload = Upload(server.connect(), server.ask, server.send, None, lambda: server.now, send_several)
+    for number in range(1200):
+        upload.offer(str(number), Place("file", number, chunk_pack.SMALL_CHUNK + 1 if number == 1100 else 100))
+    upload.finish()
+    assert server.sent == ["1100"]
+    assert [len(some) for some in together] == [500, 500, 100, 99]

@@ -244,6 +244,24 @@ def test_the_next_attempt_goes_on_with_the_newest_on_another_machine(tmp_path: P
     assert others[-1]["name"] == "step-4"
 
 
+@pytest.mark.parametrize("packs", [True, False], ids=["together", "one by one"])
+def test_many_small_files_are_sent_and_come_back(keeper: KeeperRun, server: ScriptedKeeperServer, packs: bool) -> None:
+    server.packs = packs
+    keeper.run('cd "$NNI_CHECKPOINT_DIR" && mkdir .a && for n in $(seq 60); do echo $((n % 40)) > .a/$n; done && '
+               "head -c 100000 /dev/zero > .a/large && mv .a step-1", checkpoints=KEPT)
+    newest = saved(server)[-1]
+    alone = [call for call in server.calls if call.startswith("PUT") and "/chunks/" in call]
+    assert (len(server.chunks), len(alone)) == (41, 1 if packs else 41)
+    before, server.journal_id, server.entries = len(server.calls), None, []
+    shutil.rmtree(keeper.folder)
+    keeper.folder.mkdir()
+    keeper.run('cd "$NNI_CHECKPOINT_DIR/step-1" && cat $(seq 60) | tr "\\n" " " && wc -c < large',
+               checkpoints={**KEPT, "resume": [known(newest)]})
+    assert " ".join(str(number % 40) for number in range(1, 61)) + " 100000" in server.output()
+    alone = [call for call in server.calls[before:] if call.startswith("GET") and "/chunks/" in call]
+    assert len(alone) == 1 if packs else len(alone) > 40
+
+
 def test_one_that_the_server_has_no_room_for_in_time_is_told_of(keeper: KeeperRun,
                                                                 server: ScriptedKeeperServer) -> None:
     """However large it is: what is sent again and again is no progress, for which the end would wait."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainingservice.limited_json import storable
 from trainingservice.receiver.report_reading import RefusedReport
-from trialkeeper import checkpoint_manifest, contract
+from trialkeeper import checkpoint_manifest, chunk_pack, contract
 from trialkeeper.checkpoint_entry import Problem
 
 #: Most bytes of the body of a question for missing chunks.
@@ -62,6 +62,15 @@ def read_question(body: bytes) -> list[str]:
     if not all(map(checkpoint_manifest.is_hash, hashes)):
         raise _wrong("each of hashes must be a SHA-256 of 64 hexadecimal digits")
     return list(dict.fromkeys(hashes))
+
+
+def read_pack(body: bytes) -> dict[str, bytes]:
+    """The small chunks that came in one body, by hash. Raises RefusedReport: 400."""
+    try:
+        contents = chunk_pack.unpack(body)
+    except ValueError as error:
+        raise _wrong(str(error)) from None
+    return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
 def check_chunk(body: bytes, sha256: str) -> None:

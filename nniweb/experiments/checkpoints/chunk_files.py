@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +18,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, default_storage, storages
 from django.utils.functional import LazyObject
 
-from nniweb.experiments.checkpoints.incoming_file import IncomingFile
+from nniweb.experiments.checkpoints.incoming_file import IncomingFile, keep_together
 
 #: Folder of all of them in the storage.
 FOLDER = "checkpoints"
@@ -72,12 +72,17 @@ def manifest_path(experiment_id: str, manifest: str) -> str:
 
 def incoming_file() -> IncomingFile:
     """For what a keeper begins to send: on the disk of the storage, where that is a folder. Raises OSError."""
+    return IncomingFile(incoming_folder())
+
+
+def incoming_folder() -> str:
+    """Where files lie that have no name yet. Raises OSError."""
     try:
         folder = checkpoint_storage.path(FOLDER)
     except NotImplementedError:
-        return IncomingFile(str(settings.DATA_FOLDER))
+        return str(settings.DATA_FOLDER)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    return IncomingFile(folder)
+    return folder
 
 
 def keep_file(path: str, sha256: str, content: IncomingFile) -> None:
@@ -96,6 +101,33 @@ def keep_file(path: str, sha256: str, content: IncomingFile) -> None:
         name = checkpoint_storage.save(path, ContentFile(content.content()))
     if name != path:  # somebody else stored the same meanwhile
         remove_file(name)
+
+
+def keep_small_files(contents: Mapping[str, tuple[str, bytes]]) -> None:
+    """As ``keep_file``, for several small ones: path -> hash and content. All are durable when this returns. Only where
+    files lie in a folder of this machine (``is_cheap_to_ask``).
+    """
+    absent: dict[str, bytes] = {}
+    for path, (sha256, content) in contents.items():
+        try:
+            check_file(path, sha256)
+        except FileNotFoundError:
+            absent[path] = content
+        except DamagedFile:
+            remove_file(path)
+            absent[path] = content
+    if not absent:
+        return
+    _check_room(sum(map(len, absent.values())))
+    named = keep_together(incoming_folder(), {
+        checkpoint_storage.path(path): content for path, content in absent.items()})
+    for path, content in absent.items():
+        if checkpoint_storage.path(path) in named:
+            continue
+        with _errors_of_storage():
+            name = checkpoint_storage.save(path, ContentFile(content))
+        if name != path:  # somebody else stored the same meanwhile
+            remove_file(name)
 
 
 def size_of(path: str) -> int | None:

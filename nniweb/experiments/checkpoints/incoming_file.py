@@ -11,7 +11,8 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,8 @@ from trialkeeper.durable_files import flush_folder
 
 #: What has no more bytes is kept in memory alone.
 SMALL = 64 * 1024
+#: Files that are open at once while several are kept together.
+_OPEN_TOGETHER = 50
 
 
 class IncomingFile:
@@ -70,21 +73,12 @@ class IncomingFile:
         """
         if self._file is None:
             return False
-        folder = Path(path).parent
-        made = [one for one in (folder, *folder.parents) if not one.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
         os.fsync(self._file.fileno())
-        into = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            # with a descriptor of the folder: only then Python asks for what the link in /proc leads to
-            with contextlib.suppress(FileExistsError):
-                os.link(f"/proc/self/fd/{self._file.fileno()}", Path(path).name, dst_dir_fd=into, follow_symlinks=True)
-        except OSError:  # another disk, or a file system without files that have no name
+        changed: dict[Path, None] = {}
+        if not _give_name(self._file, path, changed):
             return False
-        finally:
-            os.close(into)
-        for changed in (folder, *(one.parent for one in made)):
-            flush_folder(str(changed))
+        for folder in changed:
+            flush_folder(str(folder))
         return True
 
     def close(self) -> None:
@@ -104,3 +98,49 @@ def _nameless_file(folder: str) -> IO[bytes]:
             raise
         return tempfile.TemporaryFile(dir=folder, buffering=0)
     return open(descriptor, "r+b", buffering=0)
+
+
+def _give_name(file: IO[bytes], path: str, changed: dict[Path, None]) -> bool:
+    """Whether the flushed file has this name now. Folders that are to be flushed then are added to ``changed``."""
+    folder = Path(path).parent
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    into = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # with a descriptor of the folder: only then Python asks for what the link in /proc leads to
+        with contextlib.suppress(FileExistsError):
+            os.link(f"/proc/self/fd/{file.fileno()}", Path(path).name, dst_dir_fd=into, follow_symlinks=True)
+    except OSError:  # another disk, or a file system without files that have no name
+        return False
+    finally:
+        os.close(into)
+    changed.update(dict.fromkeys((folder, *(one.parent for one in made))))
+    return True
+
+
+def keep_together(folder: str, contents: Mapping[str, bytes]) -> set[str]:
+    """Write small files that lie in ``folder`` until they have these names: path -> content. The paths of those that
+    are there durably; the others have to be copied there. Raises OSError.
+
+    The disk begins with all of some files before one is waited for, and folders are flushed once, at the end.
+    """
+    named: set[str] = set()
+    changed: dict[Path, None] = {}
+    left = iter(contents.items())
+    while some := list(islice(left, _OPEN_TOGETHER)):
+        with contextlib.ExitStack() as files:
+            written: list[tuple[str, IO[bytes]]] = []
+            for path, content in some:
+                file = files.enter_context(_nameless_file(folder))
+                view = memoryview(content)
+                while view:
+                    view = view[file.write(view):]
+                if hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                written.append((path, file))
+            for _, file in written:
+                os.fsync(file.fileno())
+            named |= {path for path, file in written if _give_name(file, path, changed)}
+    for one in changed:
+        flush_folder(str(one))
+    return named

@@ -19,6 +19,7 @@ from nniweb.experiments.checkpoints.chunk_files import (
     chunk_path,
     is_cheap_to_ask,
     keep_file,
+    keep_small_files,
     manifest_path,
     size_of,
 )
@@ -80,6 +81,17 @@ def keep_chunk(experiment: Experiment, sha256: str, content: IncomingFile, now: 
     _transactions.write(_Kept(experiment.pk, sha256))
 
 
+def keep_chunks(experiment: Experiment, chunks: Mapping[str, bytes], now: datetime) -> None:
+    """As ``keep_chunk``, for small chunks by hash: two transactions for all of them, and the disk is waited for once.
+    """
+    with transaction.atomic():
+        _write_chunks([_Begun(experiment.pk, sha256, len(content), now) for sha256, content in chunks.items()])
+    keep_small_files({chunk_path(experiment.public_id, sha256): (sha256, content)
+                      for sha256, content in chunks.items()})
+    with transaction.atomic():
+        _write_chunks([_Kept(experiment.pk, sha256) for sha256 in chunks])
+
+
 @dataclass(frozen=True)
 class _Begun:
     """A chunk whose file is about to be written. ``experiment``: primary key."""
@@ -132,6 +144,19 @@ def may_have_chunk(trial: Trial, sha256: str) -> bool:
 def has_chunk(experiment: Experiment, sha256: str) -> bool:
     """Whether the experiment has it and it was not found lost."""
     return is_any(CheckpointChunk, "experiment_id = %s AND sha256 = %s AND lost_at IS NULL", [experiment.pk, sha256])
+
+
+def known_chunks(experiment: Experiment, hashes: Collection[str]) -> set[str]:
+    """Those that the experiment has and that were not found lost. At most as many as one pack has."""
+    return set(CheckpointChunk.objects.filter(experiment=experiment, sha256__in=hashes, lost_at=None).values_list(
+        "sha256", flat=True))
+
+
+def may_have_chunks(trial: Trial, hashes: Collection[str]) -> dict[str, int]:
+    """Hash -> bytes, of those that are part of a checkpoint that attempts of this trial may have."""
+    return dict(CheckpointChunkUse.objects.filter(
+        chunk__experiment=trial.experiment_id, chunk__sha256__in=hashes, chunk__lost_at=None,
+        checkpoint__trial__in=trials_to_take_from(trial)).values_list("chunk__sha256", "chunk__size").distinct())
 
 
 def wrong_sizes(experiment: Experiment, chunks: Mapping[str, int]) -> bool:

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from nniweb.database.database_clock import DatabaseNow, database_now
-from nniweb.experiments.models import Cluster, Worker
+from nniweb.experiments.models import Cluster, Experiment, Worker
 from nniweb.experiments.sql.database_health import write_trouble
 from nniweb.storage.own_files import COMMAND, START
-from trainingservice.reasons import Reason
+from trainingservice.reasons import Reason, as_document, code_of
 
 #: A worker heard within this time is alive; it reports every 5 s.
 ALIVE_FOR = timedelta(seconds=15)
@@ -53,3 +53,10 @@ def absence_of(cluster: Cluster, hosts: Collection[str]) -> str:
     if pinned and pinned not in hosts and not is_leased(cluster):
         return Reason("host_away", cluster=cluster.name, host=pinned)
     return ""
+
+
+def absence_of_home(experiment: Experiment, absence: str) -> str:
+    """What ``absence_of`` said of the experiment's cluster; of the home of several with what happens by itself."""
+    if experiment.several_clusters and code_of(absence) in ("cluster_disabled", "host_away"):
+        return Reason("home_away", said=absence, because=as_document(absence))
+    return absence

@@ -52,7 +52,7 @@ def fill_in_entries(document: dict[str, Any], cluster_defaults: Callable[[str], 
     """
     key = next((key for key in document if fold(key) == "clusters"), None)
     entries = document[key] if key is not None else None
-    if key is None or not isinstance(entries, list):
+    if key is None or not isinstance(entries, list) or len(entries) > MOST_CLUSTERS:
         return []
     told, filled = [], []
     for index, entry in enumerate(entries):
@@ -74,14 +74,25 @@ def fill_in_entries(document: dict[str, Any], cluster_defaults: Callable[[str], 
     return told
 
 
+def take_out_long_list(document: dict[str, Any], findings: Findings) -> None:
+    """Take a list ``clusters`` out that is too long, after adding so: none of its entries is looked at."""
+    for key in [key for key, value in document.items() if fold(key) == "clusters" and isinstance(value, list)]:
+        if len(document[key]) > MOST_CLUSTERS:
+            findings.spelt(("clusters",), (key,))
+            findings.add("clusters", f"must have at most {MOST_CLUSTERS} entries")
+            del document[key]
+
+
 def with_home(document: ExperimentDocument, findings: Findings) -> ExperimentDocument:
     """With the first cluster of the list as the cluster of the experiment, and its options as the trials'."""
     if not document.clusters:
         return document
-    for other in ("cluster", "trial_options"):
-        if getattr(document, other):
-            field = "cluster" if other == "cluster" else "trialOptions"
+    for field, given, inner in (("cluster", document.cluster, "name"),
+                                ("trialOptions", document.trial_options, "trialOptions")):
+        if given:
             findings.add(field, "cannot be given together with clusters; put it into an entry of clusters")
+        else:  # what is wrong with it is told at the entry
+            findings.spelt((field,), findings.raw(("clusters", 0, inner)))
     home = document.clusters[0]
     return document.model_copy(update={"cluster": home.name, "trial_options": home.trial_options})
 

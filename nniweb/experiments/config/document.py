@@ -189,7 +189,7 @@ class ClusterEntryDocument(SettingsModel):
     cost: FiniteFloat | None = Field(
         None, ge=0, description="What an hour of a trial costs there, in any unit. The cheapest cluster with room goes "
                                 "first; without a cost it is 0.")
-    after: str | list[str] | None = Field(
+    after: str | Annotated[list[str], Field(max_length=MOST_CLUSTERS)] | None = Field(
         None, description="Names of clusters of the list that get trials first. The cluster gets trials only when they "
                           "have no room.")
     drained: bool = Field(

@@ -91,21 +91,24 @@ def _tell(model: type[BaseModel], errors: list[ErrorDetails], document: dict[str
     for error in errors:
         found.setdefault((*path, *_place_in(document, error)), []).append(error)
     for place, here in found.items():
-        # a member of a union has looked into the list; that it is none of the other members tells nothing
-        is_looked_into = isinstance(here[0]["input"], list) and any(
+        # a member of a union has looked into the list or group; that it is none of the other members tells nothing
+        is_looked_into = isinstance(here[0]["input"], list | dict) and any(
             other[:len(place)] == place != other for other in found)
         if not is_looked_into and not findings.has_error(place):
             findings.add(place, _said_of(model, here, place[len(path):], is_secret=place in secrets))
 
 
 def _said_of(model: type[BaseModel], errors: list[ErrorDetails], place: Path, *, is_secret: bool) -> str:
-    """What to say of one value: each member of a union complains. A validator's own sentence says most."""
-    error = next((error for error in errors if error["type"] == "value_error"), errors[0])
+    """What to say of one value: each member of a union complains. A validator's own sentence says most, then what a
+    member says that takes such values, only not so long ones or so short ones.
+    """
+    telling = sorted(errors, key=lambda error: (error["type"] != "value_error", not _is_of_length(error)))
+    error = telling[0]
     is_hidden = is_secret or _may_hold_secret(model, place)
     said = sentence(error, is_hidden)
     if error["type"] == "missing" and (meaning := _meaning(model, place)):
         return f"{said}: {meaning}"
-    if error["type"] == "value_error" or is_secret:
+    if error["type"] == "value_error" or _is_of_length(error) or is_secret:
         return said
     if not is_hidden:
         said = refused_values.one_of(errors) or said
@@ -114,6 +117,10 @@ def _said_of(model: type[BaseModel], errors: list[ErrorDetails], place: Path, *,
             example := _example(model, place, error["input"], is_hidden=is_hidden)):
         said += f"; such a group is {example}"
     return said
+
+
+def _is_of_length(error: ErrorDetails) -> bool:
+    return error["type"].endswith(("too_long", "too_short"))
 
 
 def _example(model: type[BaseModel], place: Path, value: Any, *, is_hidden: bool) -> str:

@@ -14,6 +14,7 @@ from nniweb.experiments.config.cluster_list import (
     fill_in_entries,
     read_entries,
     read_sections,
+    take_out_long_list,
     take_sections,
     with_home,
 )
@@ -266,6 +267,7 @@ class _Reading:
 
     def _document(self, section: dict[str, Any] | None) -> ExperimentDocument:
         """The whole file less the section; where fields are wrong, a document without them."""
+        take_out_long_list(self._data, self.findings)
         canonical = self.walk.mapping(self._data, (ExperimentDocument,), (), hints=_V1_WORDS,
                                       others=[SECTION_KEY])
         if section is not None:
@@ -286,13 +288,15 @@ class _Reading:
                           context: dict[str, Any]) -> PlatformSection | None:
         has_section = section is not None or self.findings.has_error(SECTION)
         if has_section and document.cluster is not None:
-            self.findings.add("cluster", f"cannot be given together with {self.findings.spelling(SECTION)}; name a "
-                                         "cluster of this server or describe a platform")
+            field = "clusters" if document.clusters else "cluster"
+            self.findings.add(field, f"cannot be given together with {self.findings.spelling(SECTION)}; name a "
+                                     "cluster of this server or describe a platform")
         if section is None:
             cluster = document.cluster or self._chosen_cluster
-            if not has_section and cluster is None and not self.findings.has_error("cluster"):
-                self.findings.add(SECTION, "is required; give trainingService (such as {platform: local}) or cluster "
-                                           "(the name of a cluster of this server)")
+            said = any(self.findings.has_error(field) for field in ("cluster", "clusters"))
+            if not has_section and cluster is None and not said:
+                self.findings.add(SECTION, "is required; give trainingService (such as {platform: local}), cluster "
+                                           "(the name of a cluster of this server) or clusters (several of them)")
             return None
         if self.version == "v1" and self.findings.has_error((*SECTION, "platform")):
             return None  # said while converting

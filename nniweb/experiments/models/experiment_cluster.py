@@ -51,7 +51,7 @@ class ExperimentCluster(models.Model):
         ordering = ["position", "pk"]
 
     def __str__(self) -> str:
-        return f"{self.experiment_id} on {self.cluster_id}"
+        return f"{self.experiment} on {self.cluster}"
 
     @property
     def takes_trials(self) -> bool:

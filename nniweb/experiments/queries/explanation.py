@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
+from nniweb.experiments.clusters.worker_presence import absence_of, absence_of_home, alive_hosts
 from nniweb.experiments.lifecycle.reason_columns import document, reason_of
 from nniweb.experiments.models import Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -39,9 +39,8 @@ def explanations_of(experiments: Iterable[Experiment], progress: Mapping[int, Pr
     stuck: dict[int, str] = {}
     for experiment in unfinished:
         mine = progress[experiment.pk]
-        absent, written = refused or absences[experiment.cluster], found[experiment.pk]
-        if experiment.several_clusters and code_of(absent) in ("cluster_disabled", "host_away"):
-            absent = ""  # another of its clusters becomes its home
+        absent = refused or absence_of_home(experiment, absences[experiment.cluster])
+        written = found[experiment.pk]
         # that nothing follows is no answer to why what there is does not run
         says_little = code_of(written) in _NOTHING_FOLLOWS
         found[experiment.pk] = absent or ("" if says_little else written) or _of_cluster(experiment)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nniweb.experiments.checkpoints.checkpoint_settings import DEFAULT_GRACE, checkpoints_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
-from nniweb.experiments.clusters.worker_presence import absence_of, alive_hosts
+from nniweb.experiments.clusters.worker_presence import absence_of, absence_of_home, alive_hosts
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.models import Attempt, Checkpoint, Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -95,8 +95,8 @@ def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
     is_placed = attempt is not None and attempt.stage != Attempt.Stage.ENDED
     cluster = attempt.runs_on if attempt is not None and is_placed else experiment.cluster
     looks_at_cluster = is_placed or not experiment.several_clusters  # else its message says what each of them says
-    if looks_at_cluster and (absent := absence_of(cluster, alive_hosts())):
-        return [Advice(absent, CLUSTER)]
+    if absent := absence_of(cluster, alive_hosts()):
+        return [Advice(absent if is_placed else absence_of_home(experiment, absent), CLUSTER)]
     if experiment.target == ExperimentTarget.PAUSE or experiment.status == ExperimentStatus.PAUSED:
         return [Advice("The experiment is paused and starts no trials. Resume it.", EXPERIMENT)]
     if experiment.is_finished:

@@ -5,7 +5,7 @@ from django.test import Client
 
 from nniweb.experiments.clusters import editing
 from nniweb.experiments.clusters.metadata import set_metadata
-from nniweb.experiments.models import Cluster, User
+from nniweb.experiments.models import Cluster, ExperimentCluster, User
 from nniweb.experiments.models.account import Role
 
 SETTINGS = {"address": "there", "token": "sesame", "doors": [{"host": "a", "password": "pw-a"}]}
@@ -95,3 +95,14 @@ def test_a_cluster_with_experiments_is_not_deleted(browser, cluster, make_experi
     experiment.delete()
     browser.post(address, {"post": "yes"})
     assert not Cluster.objects.filter(pk=cluster.pk).exists()
+
+
+def test_one_of_the_clusters_of_an_experiment_is_not_deleted_and_the_page_says_why(browser, cluster, make_experiment
+                                                                                   ) -> None:
+    address = f"/admin/experiments/cluster/{cluster.pk}/delete/"
+    experiment = make_experiment(cluster=Cluster.objects.create(name="home", platform="local"), several_clusters=True)
+    ExperimentCluster.objects.create(experiment=experiment, cluster=cluster, position=1)
+    for answer in (browser.get(address), browser.post(address, {"post": "yes"}, follow=True)):
+        assert answer.status_code == 200
+        assert experiment.public_id in answer.content.decode()
+    assert Cluster.objects.filter(pk=cluster.pk).exists()

@@ -56,3 +56,17 @@ def test_files_to_keep_that_keepers_would_not_take_are_refused(tmp_path: Path, p
 def test_files_to_keep_within_the_folder_are_taken(tmp_path: Path, pattern: str) -> None:
     found = parse_experiment_config(f"{BASE}{SPACE}keepFiles: [{pattern}]", tmp_path)
     assert found.settings.keep_files == (pattern,)
+
+
+@pytest.mark.parametrize(("written", "field", "message"), [
+    ("checkpoints: {keep: 0}", "checkpoints.keep", "must be at least 1, not 0"),
+    ("replicates: {n: x}", "replicates.n", 'must be a whole number, not "x"'),
+    (f"warmStart: [{', '.join(['os'] * 1001)}]", "warmStart", "must have at most 200 entries"),
+    ("warmStart: [1]", "warmStart[0]", "must be text, not 1; put it in quotes"),
+    ("checkpoints: 3", "checkpoints", "must be true or false or a group of fields, not 3")])
+def test_a_field_of_several_kinds_is_judged_by_the_kind_of_what_was_given(tmp_path, written, field, message):
+    with pytest.raises(ConfigInvalid) as invalid:
+        parse_experiment_config(f"{BASE}{SPACE}{written}", tmp_path)
+    [error] = invalid.value.errors
+    assert error.field == field
+    assert error.message.startswith(message)

@@ -77,7 +77,7 @@ def test_a_list_of_one_platform_is_that_platform(parse: Callable[..., ParsedConf
 
 
 @pytest.mark.parametrize(("changed", "field", "words"), [
-    ({"clusters": [{"name": "nowhere"}, {"name": "lab"}]}, "cluster", "no cluster named"),
+    ({"clusters": [{"name": "nowhere"}, {"name": "lab"}]}, "clusters[0].name", "no cluster named"),
     ({"clusters": [{"name": "lab"}, {"name": "nowhere"}]}, "clusters[1].name", "no cluster named"),
     ({"clusters": [{"name": "lab"}, {"name": "lab"}]}, "clusters[1].name", "in the list already"),
     ({"clusters": [{"name": "lab", "after": "cloud"}, {"name": "here"}]}, "clusters[0].after", "is not in the list"),
@@ -89,7 +89,7 @@ def test_a_list_of_one_platform_is_that_platform(parse: Callable[..., ParsedConf
     ({"clusters": [{"name": "lab"}, {"name": "here", "trialOptions": {"imag": "x"}}]},
      "clusters[1].trialOptions.imag", "not a known field"),
     ({"clusters": LIST, "cluster": "lab"}, "cluster", "together with clusters"),
-    ({"clusters": LIST, "trainingService": {"platform": "local"}}, "cluster", "together with trainingService"),
+    ({"clusters": LIST, "trainingService": {"platform": "local"}}, "clusters", "together with trainingService"),
     ({"trainingService": ["local"]}, "trainingService[0]", "must be a group of fields"),
     ({"trainingService": [{"platform": "local"}, {"platform": "locla"}]}, "trainingService[1].platform", "locla"),
     ({"trainingService": [{"platform": "local"}, {"platform": "remote"}]}, "trainingService[1].machineList",
@@ -104,6 +104,46 @@ def test_what_is_wrong_is_told_at_its_entry(parse: Callable[..., ParsedConfig], 
     found = errors(parse, changed)
     assert field in found, found
     assert words in found[field]
+
+
+@pytest.mark.parametrize("entry", [
+    {"name": ""}, {"nam": "lab"}, {"name": "lab", "upTo": 0}, "lab", {"name": "nowhere"}])
+def test_a_wrong_entry_is_no_missing_platform(parse: Callable[..., ParsedConfig], entry: Any) -> None:
+    found = errors(parse, {"clusters": [entry]})
+    assert all(field.startswith("clusters[0]") for field in found), found
+
+
+def test_what_says_where_to_run_names_the_list_too(parse: Callable[..., ParsedConfig]) -> None:
+    assert "or clusters" in errors(parse, {})["trainingService"]
+
+
+def test_an_error_in_the_options_of_the_first_entry_names_the_entry(parse: Callable[..., ParsedConfig]) -> None:
+    found = errors(parse, {"clusters": [{"name": "lab", "trial_options": {"nope": 1}}, {"name": "here"}]})
+    assert list(found) == ["clusters[0].trial_options.nope"]
+
+
+def test_a_list_that_is_too_long_is_refused_before_any_cluster_is_asked_for(parse: Callable[..., ParsedConfig]) -> None:
+    asked: list[str] = []
+
+    def platform(name: str) -> str | None:
+        asked.append(name)
+        return None
+
+    def defaults(name: str) -> ClusterDefaults:
+        asked.append(name)
+        return ClusterDefaults()
+
+    with pytest.raises(ConfigInvalid) as invalid:
+        parse({"clusters": [{"name": f"c{number}", "nope": 1} for number in range(10_000)]},
+              cluster_platform=platform, cluster_defaults=defaults)
+    assert [(error.field, error.message) for error in invalid.value.errors] == [
+        ("clusters", "must have at most 20 entries")]
+    assert not asked
+
+
+def test_names_after_which_a_cluster_comes_are_bounded(parse: Callable[..., ParsedConfig]) -> None:
+    found = errors(parse, {"clusters": [{"name": "lab", "after": [f"c{number}" for number in range(10_000)]}]})
+    assert found == {"clusters[0].after": "must have at most 20 entries"}
 
 
 def test_a_cluster_that_is_chosen_takes_the_place_of_the_list(parse: Callable[..., ParsedConfig]) -> None:

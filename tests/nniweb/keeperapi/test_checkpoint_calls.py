@@ -3,7 +3,9 @@
 import asyncio
 import hashlib
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from nniweb.keeperapi.application import KeeperApplication
 from tests.nniweb.keeperapi.test_keeper_application import acall, call
 from trainingservice.platforms import load_platform
 from trainingservice.testing.keeper_protocol import checkpoint, saved
-from trialkeeper import contract
+from trialkeeper import chunk_pack, contract
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -205,6 +207,57 @@ def test_a_checkpoint_over_max_size_is_refused(application, make_attempt, make_e
     status, _, body = call(application, "PUT", f"trials/{attempt.job_name}/checkpoints/{checkpoint_id}", manifest)
     assert (status, json.loads(body)["error"]) == (413, "too_large")
     assert "2.0 MB" in json.loads(body)["message"]
+
+
+def test_small_chunks_are_sent_and_fetched_together(application, make_attempt) -> None:
+    attempt = make_attempt()
+    contents = [f"file {number}".encode() for number in range(120)]
+    checkpoint_id, manifest, chunks = checkpoint(*contents)
+    path = f"trials/{attempt.job_name}/"
+    for _ in range(2):  # once more is harmless
+        assert call(application, "POST", f"{path}chunks/several", chunk_pack.pack(contents))[0] == 200
+    assert CheckpointChunk.objects.filter(lost_at=None).count() == 120
+    assert call(application, "PUT", f"{path}checkpoints/{checkpoint_id}", manifest)[0] == 200
+    asked = json.dumps({"hashes": list(chunks)}).encode()
+    assert call(application, "POST", f"{path}chunks/fetch", asked)[0] == 200
+    report(application, attempt, STARTED, saved(2, checkpoint_id))
+    status, _, body = call(application, "POST", f"{path}chunks/fetch", asked)
+    assert (status, chunk_pack.unpack(body)) == (200, contents)
+    default_storage.delete(chunk_path(attempt.trial.experiment.public_id, next(iter(chunks))))
+    assert call(application, "POST", f"{path}chunks/fetch", asked)[0] == 404, "each is asked for alone then"
+    stranger = make_attempt()
+    assert call(application, "POST", f"trials/{stranger.job_name}/chunks/fetch", asked)[0] == 404
+
+
+@pytest.mark.parametrize("body", [b"\0", b"\0\0\0\0", b"\0\0\0\5abc", chunk_pack.pack([b"x" * 65537]),
+                                  chunk_pack.pack([b"x"] * 501)], ids=["number", "empty", "short", "large", "many"])
+def test_what_is_no_pack_of_small_chunks_is_refused(application, make_attempt, body: bytes) -> None:
+    assert call(application, "POST", f"trials/{make_attempt().job_name}/chunks/several", body)[0] == 400
+    assert not CheckpointChunk.objects.exists()
+
+
+def test_small_chunks_are_durable_before_they_have_their_names(application, make_attempt,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: set[int] = set()
+    fsync, link = os.fsync, os.link
+
+    def watched_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        flushed.add(os.fstat(descriptor).st_ino)
+
+    def watched_link(source: str, *names: str, **more: int) -> None:
+        assert os.stat(source).st_ino in flushed
+        link(source, *names, **more)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "link", watched_link)
+    attempt, contents = make_attempt(), [b"one", b"two", b"three"]
+    assert call(application, "POST", f"trials/{attempt.job_name}/chunks/several", chunk_pack.pack(contents))[0] == 200
+    for content in contents:
+        path = Path(default_storage.path(chunk_path(attempt.trial.experiment.public_id,
+                                                    hashlib.sha256(content).hexdigest())))
+        assert path.read_bytes() == content
+        assert {path.stat().st_ino, path.parent.stat().st_ino, path.parent.parent.stat().st_ino} <= flushed
 
 
 @pytest.mark.parametrize("harm", ["damaged", "gone"])

@@ -53,7 +53,7 @@ These rules apply to both forms:
   in JSON 100,000 values), 50 levels of nesting, and numbers of at most 1,100 characters. The same limits apply to YAML
   files that it names. A file of more than 4,000,000 bytes is not opened.
 * The server checks your permission to use the platform or cluster before it reads a file that the text names.
-* Exactly one of `trainingService` and `cluster` is required. It says where the trials run.
+* Exactly one of `trainingService`, `cluster` and `clusters` is required. It says where the trials run.
 """
 
 

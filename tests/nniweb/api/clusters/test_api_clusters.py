@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from nniweb.experiments.clusters.service_factory import build_service
-from nniweb.experiments.models import Attempt, Cluster, Machine, Worker
+from nniweb.experiments.models import Attempt, Cluster, Experiment, ExperimentCluster, Machine, Worker
 from tests.nniweb.api.clusters.vault_platform import VaultTrainingService
 from trainingservice.errors import InvalidMetadata
 from trainingservice.platforms import BUILT_IN, platform_names
@@ -240,6 +240,24 @@ def test_a_cluster_with_experiments_is_not_deleted_and_they_are_named(api, clust
     experiment.delete()
     assert api.delete(address(cluster)).status_code == 204
     assert api.get(address(cluster)).status_code == 404
+
+
+def test_a_cluster_of_an_experiment_on_several_is_not_deleted_while_the_experiment_is_there(
+        api, cluster, make_experiment) -> None:
+    home = Cluster.objects.create(name="home", platform="vault")
+    experiment = make_experiment(cluster=home, several_clusters=True)
+    row = ExperimentCluster.objects.create(experiment=experiment, cluster=cluster, position=1)
+    for is_listed, status, words in ((True, "RUNNING", "Experiments use the cluster"),
+                                     (False, "RUNNING", "Experiments use the cluster"),
+                                     (True, "DONE", "Delete them first"), (False, "DONE", "Delete them first")):
+        ExperimentCluster.objects.filter(pk=row.pk).update(is_listed=is_listed)
+        Experiment.objects.update(status=status)
+        answer = api.delete(address(cluster))
+        assert answer.status_code == 409, answer.content
+        assert words in (said := answer.json()["errors"][0]["message"])
+        assert said.count(experiment.public_id) == 1
+    experiment.delete()
+    assert api.delete(address(cluster)).status_code == 204
 
 
 def test_only_administrators_set_up_and_change_shared_clusters(as_user, alice, cluster) -> None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from nniweb.documents.experiments import document, summaries
 from nniweb.experiments.lifecycle.reason_columns import said, said_by_platform
 from nniweb.experiments.models import Cluster, Experiment, Trial, Worker
+from nniweb.experiments.queries.trial_advice import advice_for
 from trainingservice.reasons import Reason
 
 REFUSED = Reason("connection_refused", said="127.0.0.1:9 refuses connections.")
@@ -98,3 +99,19 @@ def test_trouble_of_the_cluster_is_said_while_trials_run_and_no_time_left_is_pro
     told = document(Experiment.objects.get(pk=experiment.pk))
     assert told["message"] == f"{begins}{REFUSED}"
     assert (told["progress"]["eta"] is not None) == has_eta
+
+
+def test_the_home_of_several_clusters_that_is_disabled_is_named_until_another_takes_over(
+        make_experiment: Callable[..., Experiment]) -> None:
+    experiment = make_experiment(several_clusters=True, status="RUNNING")
+    stale = Reason("clusters_full", clusters=[{"cluster": "lab", "code": "at_most_there", "most": 1}])
+    trial = Trial.objects.create(experiment=experiment, sequence_id=0, status="WAITING", created_at=timezone.now(),
+                                 **said(stale))
+    Cluster.objects.filter(pk=experiment.cluster_id).update(pinned_host="", enabled=False)
+    explained = document(Experiment.objects.select_related("cluster").get())["message"]
+    assert f"The cluster {experiment.cluster.name} is disabled" in explained
+    assert "takes over" in explained
+    [advice] = advice_for(trial.pk, timezone.now())
+    assert advice.message == explained
+    Cluster.objects.filter(pk=experiment.cluster_id).update(enabled=True)
+    assert "disabled" not in document(Experiment.objects.select_related("cluster").get())["message"]

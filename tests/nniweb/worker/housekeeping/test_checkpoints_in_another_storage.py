@@ -19,6 +19,7 @@ from nniweb.experiments.models import Checkpoint, CheckpointChunk
 from tests.nniweb.keeperapi.test_checkpoint_calls import retry_of
 from tests.nniweb.keeperapi.test_keeper_application import call
 from tests.nniweb.worker.housekeeping.test_old_checkpoints import application, save_some, upkeep
+from trialkeeper import chunk_pack
 
 __all__ = ["application", "upkeep"]  # fixtures
 
@@ -97,6 +98,7 @@ def test_while_it_is_away_keepers_and_the_upkeep_try_again_later(application, ma
         manifest_of(Checkpoint.objects.latest("pk"))
     storage.is_away = False
     assert call(application, "PUT", f"trials/{attempt.job_name}/chunks/{sha256}", b"four")[0] == 200
+    assert call(application, "POST", f"trials/{attempt.job_name}/chunks/several", chunk_pack.pack([b"a"]))[0] == 405
     assert upkeep().remove_old_checkpoints()
     assert Checkpoint.objects.count() == 2
 
