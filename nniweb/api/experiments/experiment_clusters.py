@@ -10,6 +10,8 @@ from nniweb.documents.experiment_clusters import ExperimentClusterSerializer, cl
 
 
 class ExperimentClustersView(ExperimentView):
+    pagination_class = None
+
     @extend_schema(operation_id="experiments_clusters", responses=ExperimentClusterSerializer(many=True))
     def get(self, request: Request, experiment_id: str) -> Response:
         """What runs on each cluster and what it cost; empty for an experiment on one. PATCH of the experiment with
