@@ -31,7 +31,7 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/l
 NO_SSHD = "no OpenSSH server: apt-get install openssh-server"
 NOT_ROOT = "needs root: machines of their own, other users, small disks"
 NO_NAMESPACES = "no network namespaces can be made here: apt-get install iproute2, and CAP_NET_ADMIN"
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 def needs_sshd() -> None:

@@ -13,7 +13,7 @@ from nniweb.experiments.models import User
 from nniweb.live.signed_in import NOT_SIGNED_IN
 
 #: Seconds an answer may take.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def cookie_of(person: User | None) -> bytes:

@@ -33,7 +33,7 @@ from trialkeeper import contract
 logger = logging.getLogger(__name__)
 
 #: Seconds for the web server to begin and to end.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class NniwebKeeperServer:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ORIGIN = b"http://localhost"
 #: Seconds a message may take.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

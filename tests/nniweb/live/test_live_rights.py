@@ -24,7 +24,7 @@ from tests.nniweb.live.test_live_connection import browser, cookie_of, hear, run
 pytestmark = pytest.mark.django_db(transaction=True)
 
 #: Seconds until a socket is closed.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

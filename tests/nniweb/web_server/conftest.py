@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Served:

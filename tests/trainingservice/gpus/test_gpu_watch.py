@@ -5,7 +5,7 @@ import threading
 
 from trainingservice.gpus.gpu_watch import GpuWatch
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def test_who_asks_while_a_look_is_under_way_is_served_by_that_look():

@@ -17,7 +17,7 @@ import pytest
 from nniweb.tuning.process.tuner_client import ExperimentNotOpen, TunerClient, TunerFailed, TunerProcessDied
 from tests.trialkeeper.keeper_run import wait_until
 
-WAIT = 30
+WAIT = 90
 SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 MISBEHAVING = [sys.executable, str(Path(__file__).with_name("misbehaving_tuner_process.py"))]
 

@@ -129,14 +129,15 @@ def test_experiments_that_only_a_limited_cluster_has_keep_room_on_it_for_those_w
     greedy = clusters.rigs[1].experiment(trial_concurrency=10, max_trial_number=40)
     clusters.until(lambda: all_submitted(greedy, 4))
     late = clusters.experiment({"up_to": 1}, {}, trial_concurrency=9)
-    clusters.until(lambda: Trial.objects.filter(experiment=late, reason="clusters_full").exists())
     for number in (1, 2):
+        clusters.until(lambda: Trial.objects.filter(experiment=late, reason="clusters_full").exists())
         report(Trial.objects.filter(experiment=greedy, status__in=["WAITING", "RUNNING"], attempts__stage="submitted"
                                     ).earliest("sequence_id"), 0.5)
         clusters.until(lambda number=number: [len(clusters.on(one)[1]) for one in (greedy, late)]
                        == [4 - number, number], 1, 0)
     clusters.rounds(1, 0, count=5)
     assert [len(clusters.on(one)[1]) for one in (greedy, late)] == [2, 2], "equal shares"
+    clusters.until(lambda: Trial.objects.filter(experiment=late, reason="clusters_full").exists())
     ExperimentCluster.objects.filter(cluster=clusters.rigs[1].cluster).update(up_to=2)
     report(Trial.objects.filter(experiment=greedy, attempts__stage="submitted", status__in=["WAITING", "RUNNING"]
                                 ).earliest("sequence_id"), 0.5)
