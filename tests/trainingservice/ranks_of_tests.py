@@ -62,6 +62,19 @@ time.sleep(60)
 """
 
 
+#: Ranks that torchrun starts meet through torch.distributed, and rank 0 reports the sum of their numbers.
+GLOO = """
+import nni, torch, torch.distributed as dist
+nni.get_next_parameter()
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank()])
+dist.all_reduce(total)
+if dist.get_rank() == 0:
+    nni.report_final_result(int(total))
+dist.destroy_process_group()
+"""
+
+
 def on_nodes(form, nodes, **more):
     """The same job on several nodes."""
     return replace(form, options=form.options.model_copy(update={"nodes": nodes, **more}))

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tests.end_to_end.running_server import RunningServer
 from tests.fakes.joined_networks import JoinedNetworks
 from tests.fakes.ssh_machine import SshMachine
+from tests.trainingservice.ranks_of_tests import GLOO
 
 #: The ranks add their numbers up, and wait until they may end. Arguments: a folder for what they tell.
 ADDS_UP = """
@@ -44,19 +46,6 @@ while not os.path.exists(told + "-go"):
     time.sleep(0.05)
 if rank == 0:
     nni.report_final_result(total)
-"""
-
-#: The same with torch.distributed, as torchrun starts it.
-GLOO = """
-import os
-import nni, torch, torch.distributed as dist
-nni.get_next_parameter()
-dist.init_process_group("gloo")
-total = torch.tensor([dist.get_rank()])
-dist.all_reduce(total)
-if dist.get_rank() == 0:
-    nni.report_final_result(int(total))
-dist.destroy_process_group()
 """
 
 
@@ -162,7 +151,9 @@ def test_torchrun_and_gloo_find_all_ranks(tmp_path: Path, machines: list[SshMach
     with closing(RunningServer(tmp_path / "data")) as server:
         server.start()
         experiment = launched(server, machines, tmp_path / "code", GLOO,
-                              trialCommand="GLOO_SOCKET_IFNAME=cable python3 -m torch.distributed.run trial.py")
+                              trialCommand=f"GLOO_SOCKET_IFNAME=cable {sys.executable} -m torch.distributed.run trial.py")
         server.wait_for_experiment(experiment, patience=300)
         [trial] = server.get_all(f"experiments/{experiment}/trials/")
-        assert (trial["status"], trial["final_number"]) == ("SUCCEEDED", 3.0)
+        errors = [server.get(f"trials/{trial['id']}/ranks/output/", rank=rank, stream="stderr")["text"]
+                  for rank in range(3)]
+        assert (trial["status"], trial["final_number"]) == ("SUCCEEDED", 3.0), "\n\n".join(errors)

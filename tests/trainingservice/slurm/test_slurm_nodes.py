@@ -1,10 +1,15 @@
 """Trials that run on several nodes, on a real Slurm with three of them."""
 
+import importlib.util
 import json
 import os
 import signal
+import sys
+
+import pytest
 
 from tests.trainingservice.ranks_of_tests import (
+    GLOO,
     MEETING,
     TAKES_ITS_PORT_TWICE,
     end_rank,
@@ -43,6 +48,16 @@ def test_three_nodes_run_a_trial_together_and_rank_0_reports_the_sum_of_their_ra
     assert [(row["machine"], row["status"]) for row in rank_rows(detail.platform_state)] == [
         ("node1", "SUCCEEDED"), ("node2", "SUCCEEDED"), ("node3", "SUCCEEDED")]
     assert "the sum is 3" in bench.output(form)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_torchrun_and_gloo_find_all_ranks(bench):
+    service = bench.open_service()
+    form = on_nodes(bench.form(f"{sys.executable} -m torch.distributed.run trial.py", script=GLOO), 3)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert final_results(bench, form) == ["3"]
 
 
 def test_a_rank_that_fails_ends_all_and_is_named_with_its_node_and_its_last_lines(bench):
