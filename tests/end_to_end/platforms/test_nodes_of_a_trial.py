@@ -150,8 +150,8 @@ def test_a_rank_that_is_killed_ends_the_trial_and_a_retry_runs_on_all_machines(t
 def test_torchrun_and_gloo_find_all_ranks(tmp_path: Path, machines: list[SshMachine]) -> None:
     with closing(RunningServer(tmp_path / "data")) as server:
         server.start()
-        experiment = launched(server, machines, tmp_path / "code", GLOO,
-                              trialCommand=f"GLOO_SOCKET_IFNAME=cable {sys.executable} -m torch.distributed.run trial.py")
+        command = f"GLOO_SOCKET_IFNAME=cable {sys.executable} -m torch.distributed.run trial.py"
+        experiment = launched(server, machines, tmp_path / "code", GLOO, trialCommand=command)
         server.wait_for_experiment(experiment, patience=300)
         [trial] = server.get_all(f"experiments/{experiment}/trials/")
         errors = [server.get(f"trials/{trial['id']}/ranks/output/", rank=rank, stream="stderr")["text"]
