@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -92,14 +93,18 @@ def nothing_runs(server: RunningServer, machines: list[SshMachine]) -> None:
 
 @pytest.mark.kill_table("the server is killed while a trial runs on three machines")
 @pytest.mark.timeout(300)
-def test_three_machines_run_a_trial_and_the_server_is_killed_meanwhile(tmp_path: Path,
-                                                                       machines: list[SshMachine]) -> None:
+def test_three_machines_run_a_trial_and_the_server_is_killed_meanwhile(tmp_path: Path, machines: list[SshMachine],
+                                                                       seed: int) -> None:
     with closing(RunningServer(tmp_path / "data")) as server:
         server.start()
         experiment = launched(server, machines, tmp_path / "code", ADDS_UP)
-        before = pids(server, tmp_path)
+        met = Random(seed).randint(0, 3)
+        server.wait_until(lambda: len(list((tmp_path / "told").glob("0-pid?"))) >= met, 90, f"{met} ranks have met")
+        known = {file: int(file.read_text()) for file in (tmp_path / "told").glob("0-pid?")}
         server.kill()
         server.start()
+        before = pids(server, tmp_path)
+        assert known.items() <= {tmp_path / "told" / f"0-pid{rank}": pid for rank, pid in enumerate(before)}.items()
         [trial] = server.get_all(f"experiments/{experiment}/trials/")
         server.wait_until(lambda: [rank["status"] for rank in server.get(f"trials/{trial['id']}/ranks/")["ranks"]]
                           == ["RUNNING"] * 3, 90, "the server has found all ranks again")
@@ -119,8 +124,9 @@ def test_three_machines_run_a_trial_and_the_server_is_killed_meanwhile(tmp_path:
 
 @pytest.mark.kill_table("one rank of a trial on three machines is killed, twice")
 @pytest.mark.timeout(300)
-def test_a_rank_that_is_killed_ends_the_trial_and_a_retry_runs_on_all_machines(tmp_path: Path,
-                                                                               machines: list[SshMachine]) -> None:
+def test_a_rank_that_is_killed_ends_the_trial_and_a_retry_runs_on_all_machines(
+        tmp_path: Path, machines: list[SshMachine], seed: int) -> None:
+    killed, killed_again = Random(seed).choices((1, 2), k=2)
     with closing(RunningServer(tmp_path / "data")) as server:
         server.start()
         experiment = launched(server, machines, tmp_path / "code", ADDS_UP, retry={"onFailure": 1})
@@ -130,16 +136,16 @@ def test_a_rank_that_is_killed_ends_the_trial_and_a_retry_runs_on_all_machines(t
                                            if rank["machine"]], 30)
         for file in (tmp_path / "told").iterdir():
             file.unlink()
-        os.kill(first[2], signal.SIGKILL)
+        os.kill(first[killed], signal.SIGKILL)
         second = pids(server, tmp_path)
         assert not set(first) & set(second)
         [event] = [event for event in server.get(f"trials/{trial['id']}/events/")["results"]
                    if event["kind"] == "tried again"]
-        assert f"Rank 2 on machine {ranks[2]['machine']} failed" in event["message"]
-        os.kill(second[1], signal.SIGKILL)
+        assert f"Rank {killed} on machine {ranks[killed]['machine']} failed" in event["message"]
+        os.kill(second[killed_again], signal.SIGKILL)
         server.wait_until(lambda: server.get(f"trials/{trial['id']}/")["status"] == "FAILED", 90, "it has failed")
         reason = server.get(f"trials/{trial['id']}/")["reason"]
-        assert (reason["code"], reason["rank"], reason["ended"]) == ("rank_failed", 1, "exited")
+        assert (reason["code"], reason["rank"], reason["ended"]) == ("rank_failed", killed_again, "exited")
         assert reason["because"]["code"] == "signal"
         nothing_runs(server, machines)
 
