@@ -399,9 +399,12 @@ _WRONG_STATUS = {
     "archive": "The experiment is {}; stop it before archiving it.",
     "delete": "The experiment is {} and may have running trials; stop it before deleting it.",
     "submit": "The experiment is {}; resume it before submitting a trial.",
+    "propose": "The experiment is {}; it takes no proposals.",
+    "complete": "The experiment is {}; resume it before you complete it.",
 }
 _RAISE = {"resume": "Raise the limit. The experiment then continues automatically.",
-          "submit": "Raise the limit before submitting another trial."}
+          "submit": "Raise the limit before submitting another trial.",
+          "propose": "Raise the limit before proposing more."}
 
 
 def _changed_since(fields: list[str], number: int) -> str:
@@ -866,11 +869,12 @@ CODES: dict[str, Kind] = {
         "As many trials in a row as giveUpAfterEqual says failed for the same reason, and no trial has succeeded. "
         "said: why the last one failed; because: the same with its code.", _equal_failures),
     "wrong_status": Kind(
-        "The experiment's status does not allow a command. wish: pause, resume, archive, delete or submit.",
+        "The experiment's status does not allow a command. wish: pause, resume, archive, delete, submit, propose or "
+        "complete.",
         lambda status, wish: _WRONG_STATUS[wish].format(status)),
     "limit_reached": Kind(
         "A limit of the experiment allows no further trial. limit: which, as a sentence; because: the same with its "
-        "code; wish: resume or submit.",
+        "code; wish: resume, submit or propose.",
         lambda limit, wish, because=None: f"{limit} {_RAISE[wish]}"),
     "trial_not_ended": Kind(
         "Only a trial that has ended can be run again.",
@@ -926,6 +930,24 @@ CODES: dict[str, Kind] = {
         lambda asked_at, own: (f"The tuner was asked for parameters at {asked_at} (UTC) and has not answered."
                                + (" One that waits for results in generate_parameters needs multiThread: true."
                                   if own else ""))),
+    "waits_for_proposals": Kind(
+        "The tuner is External: nothing runs until a program proposes parameters. proposed: how many it has so far.",
+        lambda proposed: "The tuner is External: a program outside of the server has to propose parameters. It has "
+                         f"proposed {proposed or 'none'} so far."),
+    "proposals_complete": Kind(
+        "The program that proposes parameters has said that no more follow.",
+        lambda: "The program that proposes the parameters has said that no more follow."),
+    "not_external": Kind(
+        "A program proposed parameters to an experiment whose tuner is another one. tuner: its name.",
+        lambda tuner: f"The tuner of this experiment is {tuner}. Only an experiment with the tuner External takes "
+                      "proposals; change its tuner, or submit a trial with chosen parameters."),
+    "too_many_proposals": Kind(
+        "As many proposals wait as may. most: how many.",
+        lambda most: f"{most} proposals wait for a free slot, and no more may wait. Propose again when some of them "
+                     "have started."),
+    "key_of_another": Kind(
+        "A key names a proposal with other parameters. key, trial: its number.",
+        lambda key, trial: f"The key {shown(key)} names trial {trial}, whose parameters are others. Use a new key."),
     "auto_model": Kind(
         "Auto has few results, which a model of all of them makes the most of. most: up to so many results.",
         lambda most: f"A model of all results finds good parameters with the fewest trials, up to {most} results."),

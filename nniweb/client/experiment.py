@@ -199,6 +199,47 @@ class Experiment:
         self.document = dict(self._client.change("PATCH", self._path, changes, may_repeat=True))
         return self
 
+    # --- with the tuner External -------------------------------------------------------------------------------
+
+    def propose(self, *proposals: Mapping[str, Any], keys: Sequence[str] | None = None, complete: bool = False
+                ) -> list[Trial]:
+        """Propose parameter sets where the tuner is External; each becomes a trial. All are taken, or none.
+
+        ``keys``: a name for each, unique in the experiment: a proposal that is sent again under its name finds its
+        trial, and the client repeats the request while the server is away. ``complete``: no more follow. Raises Refused
+        (field ``proposals[i].parameters.NAME`` or ``proposals[i].key``) and Conflict.
+        """
+        if keys is not None and len(keys) != len(proposals):
+            raise ValueError(f"{len(proposals)} proposals need as many keys, not {len(keys)}")
+        rows = [{"parameters": dict(parameters), **({} if keys is None else {"key": keys[place]})}
+                for place, parameters in enumerate(proposals)]
+        answer = self._client.change("POST", f"{self._path}proposals/", {"proposals": rows, "complete": complete},
+                                     may_repeat=keys is not None or not rows)
+        return [Trial(self._client, row["trial"]) for row in answer["trials"]]
+
+    def wanted(self) -> int:
+        """How many more proposals could run now, where the tuner is External."""
+        return int(self._client.get(f"{self._path}proposals/")["wanted"])
+
+    def results(self, after: int = -1, *, wait: float = 0.0, every: float = LOOK_EVERY) -> tuple[Records, int]:
+        """What its tuner was told since ``after``, and what to give as ``after`` the next time; -1: from the beginning.
+
+        Records of ends of trials and of imported results, in order: ``key``, ``parameters``, ``value``, ``status``,
+        ``sequence_id`` and more. Nothing is left out or comes twice, also when server or caller were started anew.
+        ``wait``: where there is none yet, look every ``every`` seconds for so long, or until the experiment has ended.
+        """
+        deadline = time.monotonic() + wait
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self._client.get(f"{self._path}results/", after=after)
+            found += page["results"]
+            after = int(page["next"])
+            if page["has_more"]:
+                continue
+            if found or page["status"] in ENDED or time.monotonic() >= deadline:
+                return Records(found), after
+            time.sleep(min(every, max(0.0, deadline - time.monotonic())))
+
     def import_results(self, results: list[Mapping[str, Any]]) -> int:
         """Tell its tuner of results from elsewhere, ``[{"parameter": {...}, "value": 0.5}]``; returns how many."""
         return int(self._client.change("POST", f"{self._path}actions/import-data/", {"results": results})["imported"])

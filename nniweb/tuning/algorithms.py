@@ -82,6 +82,8 @@ class Algorithm:
 
 #: The tuner that chooses among the others; in our own form of files the one that is meant where none is named.
 AUTO = "Auto"
+#: The one that proposes nothing: a program outside of the server does.
+EXTERNAL = "External"
 
 _SKLEARN = ("sklearn",)
 
@@ -112,6 +114,7 @@ TUNERS = (
               takes_replicates=False),
     Algorithm("PBT", "nniweb.tuning.tuners.population_training", PbtArgs, "maximize", aliases=("PBTTuner",),
               shares_checkpoints=True, continues_trials=True, takes_results=False, takes_replicates=False),
+    Algorithm(EXTERNAL, "nniweb.tuning.tuners.external", ClassArgs, None, several_objectives=True),
 )
 ASSESSORS = (
     Algorithm("Medianstop", "nniweb.tuning.assessors.medianstop", MedianstopArgs, "maximize"),
@@ -236,6 +239,8 @@ def check_replicates(algorithm: Algorithm) -> list[Problem]:
 
 def start_points_problem(algorithm: Algorithm) -> str:
     """What keeps points that a person gives from being its first proposals, "" where nothing does."""
+    if algorithm.name == EXTERNAL:
+        return f"cannot be used with {EXTERNAL}: the program outside of the server proposes all points"
     if algorithm.takes_replicates:
         return ""
     return (f"cannot be used with {algorithm.name}: it chooses by itself how long each trial runs and which ones go "

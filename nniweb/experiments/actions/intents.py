@@ -80,7 +80,7 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
             raise Refused(Reason("wrong_status", status=str(experiment.status), wish="resume"))
         if experiment.is_finished and (reason := limit_reached(experiment, now)) \
                 and not Trial.objects.unfinished().filter(experiment=experiment).exists():
-            raise Refused(_at_limit(reason, "resume"))
+            raise Refused(at_limit(reason, "resume"))
         must_be_able_to_go_on(experiment)
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.RUN, failures_in_row=0)
         if experiment.status == ExperimentStatus.PAUSED or experiment.is_finished:
@@ -119,7 +119,7 @@ def limit_reached(experiment: Experiment, now: datetime) -> str:
     return ""
 
 
-def _at_limit(limit: str, wish: str) -> Reason:
+def at_limit(limit: str, wish: str) -> Reason:
     return Reason("limit_reached", limit=str(limit), wish=wish, **because_of(limit))
 
 
@@ -222,7 +222,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         if rerun_of is not None:
             _grow_for_one(experiment, now, actor)
         if reason := limit_reached(experiment, now):
-            raise Refused(_at_limit(reason, "submit"))
+            raise Refused(at_limit(reason, "submit"))
         trial = Trial(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
@@ -376,7 +376,7 @@ def _must_take_reruns(experiment: Experiment) -> None:
     must_be_able_to_go_on(experiment)
     now = timezone.now()
     if experiment.max_duration is not None and running_seconds(experiment, now) >= experiment.max_duration:
-        raise Refused(_at_limit(limit_reached(experiment, now), "submit"))
+        raise Refused(at_limit(limit_reached(experiment, now), "submit"))
 
 
 def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind: str, actor: User | None

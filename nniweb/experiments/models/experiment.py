@@ -6,6 +6,7 @@ from django.db import models
 
 from nniweb.experiments.secrets.sealing import SealedField
 from nniweb.experiments.sql.public_id import new_public_id
+from nniweb.tuning.algorithms import EXTERNAL
 
 from .cluster import Cluster
 
@@ -198,6 +199,16 @@ class Experiment(models.Model):
     def has_own_tuner(self) -> bool:
         """Whether its tuner is a class of the user's own, which may be an advisor: it is told all there is."""
         return bool(self.tuner.get("class_name"))
+
+    @property
+    def has_external_tuner(self) -> bool:
+        """Whether a program outside of the server proposes its parameters."""
+        return bool(self.tuner.get("name") == EXTERNAL)
+
+    @property
+    def tells_all_ends(self) -> bool:
+        """Whether its tuner is also told of trials that it did not propose."""
+        return self.has_own_tuner or self.has_external_tuner
 
     @property
     def has_own_assessor(self) -> bool:

@@ -1,6 +1,5 @@
 """Trials and the attempts to run them."""
 
-
 from django.db import models
 from django.db.models import Q
 
@@ -331,3 +330,21 @@ class TrialEvent(models.Model):
     kind = models.CharField(max_length=30)
     message = models.TextField(blank=True)
     actor = models.ForeignKey("experiments.User", models.SET_NULL, null=True, related_name="+")
+
+
+#: Most characters of the key of a proposal.
+LONGEST_PROPOSAL_KEY = 100
+
+
+class ProposalKey(models.Model):
+    """The key under which a trial was proposed: a proposal that is sent again finds its trial."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="proposal_keys", db_index=False)
+    key = models.CharField(max_length=LONGEST_PROPOSAL_KEY)
+    trial = models.OneToOneField(Trial, models.CASCADE, related_name="proposal_key")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["experiment", "key"], name="one_trial_for_a_proposal_key")]
+
+    def __str__(self) -> str:
+        return self.key

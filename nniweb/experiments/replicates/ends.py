@@ -120,9 +120,11 @@ class _Counting:
 
 def _events(experiment: Experiment, told: Sequence[tuple[Proposal, Outcome]], first: Mapping[int, Trial]
             ) -> list[dict[str, Any]]:
-    """An algorithm of the user's own is told of parameters that people chose, too. ``first``: by proposal."""
+    """Algorithms of the user's own and programs outside of the server are told of parameters that people chose, too.
+    ``first``: by proposal.
+    """
     heard = [(proposal, outcome) for proposal, outcome in told
-             if proposal.number is not None or experiment.has_own_tuner]
+             if proposal.number is not None or experiment.tells_all_ends]
     if not heard:
         return []
     keys = [first[proposal.pk].pk for proposal, _ in heard]
@@ -134,8 +136,9 @@ def _events(experiment: Experiment, told: Sequence[tuple[Proposal, Outcome]], fi
             "event": "tell", "number": proposal.number, "parameters": given.get(trial.pk) or {}, "value": outcome.mean,
             "status": outcome.status, "standard_error": outcome.standard_error, "replicates": outcome.value_count}
         if experiment.has_own_tuner:
-            event |= {"trial": trial.public_id,
-                      "result": None if outcome.mean is None else json.dumps(outcome.mean)}
+            event["result"] = None if outcome.mean is None else json.dumps(outcome.mean)
+        if experiment.tells_all_ends:
+            event["trial"] = trial.public_id
             if proposal.number is None:
                 event["customized"] = True
         events.append(event)

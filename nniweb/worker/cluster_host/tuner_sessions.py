@@ -139,7 +139,9 @@ class TunerSessions:
         """Open the experiment's tuner where it is not; False where that failed, and the experiment with it."""
         if (known := self._opened.get(experiment.pk)) is not None:
             if experiment.tuner == known.tuner and (
-                    experiment.next_tuner_event <= known.known_events or self._tell_imported(experiment, known)):
+                    # it learns nothing from events, and each batch of proposals from outside adds some
+                    experiment.has_external_tuner or experiment.next_tuner_event <= known.known_events
+                    or self._tell_imported(experiment, known)):
                 return True
             self.forget(experiment.pk)  # somebody brought results from elsewhere, or chose another tuner
         full = Experiment.objects.get(pk=experiment.pk)

@@ -20,6 +20,7 @@ from nniweb.experiments.models import (
     MetricNumber,
     NodeBooking,
     Proposal,
+    ProposalKey,
     ResourceReading,
     Trial,
     TrialEvent,
@@ -37,7 +38,7 @@ TRIALS_AT_ONCE = 100
 #: Pieces of output in one transaction, if all are as large as they can be.
 _PIECES = MOST_BYTES // contract.MAX_OUTPUT_PIECE_BYTES
 _OF_ATTEMPTS: tuple[type[Model], ...] = (Metric, ResourceReading, NodeBooking)
-_OF_TRIALS: tuple[type[Model], ...] = (Attempt, TrialEvent, TrialParameters, MetricNumber)
+_OF_TRIALS: tuple[type[Model], ...] = (Attempt, TrialEvent, TrialParameters, MetricNumber, ProposalKey)
 _OF_EXPERIMENTS: tuple[type[Model], ...] = (TunerEvent, LogLine, ExperimentEvent, ExperimentChange, MetricName,
                                            Proposal, EarlierExperiment)
 

@@ -62,7 +62,7 @@ def fill_slots(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> 
         with work.lease.transaction():
             move_experiment(experiment, ExperimentStatus.RUNNING, work.now())
     if experiment.status == ExperimentStatus.RUNNING:
-        why_nothing_comes = why_no_answer(work, experiment)
+        why_nothing_comes = why_no_answer(work, experiment, found)
         if experiment.message != why_nothing_comes:
             _set_message(work, experiment, why_nothing_comes)  # "": the platform is back, or the tuner has answered
     starts_trials = experiment.target == ExperimentTarget.RUN and experiment.status in STARTING
@@ -104,7 +104,7 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
     more -= max(0, found.not_taught - TOLD_AT_ONCE)  # what is asked next shall follow from these results, too
     if experiment.has_replicates and experiment.status in _REPEATING and more > 0:
         more -= _start_replicates(work, experiment, more)
-    if experiment.status == ExperimentStatus.RUNNING and more > 0:
+    if experiment.status == ExperimentStatus.RUNNING and more > 0 and not experiment.has_external_tuner:
         _ask(work, experiment, more)
 
 

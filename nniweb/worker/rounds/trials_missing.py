@@ -6,16 +6,20 @@ from datetime import datetime, timedelta
 
 from nniweb.experiments.models import Experiment
 from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.reasons import Reason, because_of
 
 #: A tuner may think for so long before it is remarked on.
 LONG = timedelta(seconds=30)
 
 
-def why_no_answer(work: ClusterWork, experiment: Experiment) -> str:
-    """The reason, where the tuner was asked for parameters and has not answered for long; else "". The same each time
-    until it answers.
+def why_no_answer(work: ClusterWork, experiment: Experiment, found: WorkCounts) -> str:
+    """The reason, where the tuner was asked for parameters and has not answered for long, or where nothing runs until a
+    program outside of the server proposes something; else "". The same each time until it answers.
     """
+    if experiment.has_external_tuner:
+        idle = not (found.waiting or found.under_way or found.not_taught)
+        return Reason("waits_for_proposals", proposed=experiment.next_ask) if idle else ""
     asked_at = work.tuners.asked_at(experiment.pk)
     return _silent(experiment, asked_at) if asked_at is not None and work.now() - asked_at >= LONG else ""
 

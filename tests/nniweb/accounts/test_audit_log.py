@@ -182,6 +182,7 @@ ACTIONS = {
     "experiments_resume": "experiment.resume", "experiments_stop": "experiment.stop",
     "experiments_rerun_failed": "trials.rerun", "experiments_import_data": "experiment.import-data",
     "experiments_tensorboards_create": "tensorboard.start", "experiments_tensorboards_stop": "tensorboard.stop",
+    "experiments_propose": "trials.propose",
     "experiments_trials_create": "trial.submit", "experiments_trials_stop": "trials.cancel",
     "experiments_trials_rerun": "trials.rerun", "experiments_trials_tag": "trials.tag", "trials_change": "trial.tag",
     "trials_cancel": "trial.cancel",

@@ -87,7 +87,7 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
             TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
         events = [end_of_trial(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk], texts[trial.pk],
                                violation_of(judgements.get(trial.pk, ())))
-                  for trial in trials if trial.ask_number is not None or experiment.has_own_tuner]
+                  for trial in trials if trial.ask_number is not None or experiment.tells_all_ends]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
         taught = update(Trial, f"NOT taught AND id IN {theirs}", keys, taught=True)

@@ -51,7 +51,9 @@ def end_of_trial(experiment: Experiment, trial: Trial, parameters: dict[str, Any
     if violation and values[0] is not None:
         event["violation"] = violation
     if experiment.has_own_tuner:
-        event |= {"trial": trial.public_id, "result": _storable(reported) if trial.status in RESULTS else None}
+        event["result"] = _storable(reported) if trial.status in RESULTS else None
+    if experiment.tells_all_ends:
+        event["trial"] = trial.public_id
         if trial.ask_number is None:
             event["customized"] = True
     return event

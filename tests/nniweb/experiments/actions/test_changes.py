@@ -121,7 +121,7 @@ def test_the_page_offers_the_tuners_that_can_go_on_and_none_where_none_can(
     assert {"TPE", "Random", "Anneal"} < set(offered())
     assert not {"Hyperband", "PBT", "BatchTuner"} & set(offered())
     two = [{"metric": name, "optimize_mode": "minimize"} for name in "ab"]
-    assert offered(objectives=two) == ["Auto", "TPE", "NSGAII", "Random", "GridSearch"]
+    assert offered(objectives=two) == ["Auto", "TPE", "NSGAII", "Random", "GridSearch", "External"]
     assert offered(tuner={"name": "Hyperband"}) == offered(tuner={"class_name": "a.B"}) == []
 
 
