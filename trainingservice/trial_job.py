@@ -103,6 +103,8 @@ class JobApplicationForm:
     #: Where a machine has an agent: the trial is forked from a process that has imported these modules; True: those
     #: that the experiment's first trials load.
     warm_start: bool | tuple[str, ...] = False
+    #: Names of parameters, flat, of which a trial may lack some; in its command they are empty.
+    parameter_names: tuple[str, ...] = ()
 
     @property
     def longest_end(self) -> float:
@@ -224,6 +226,7 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
         "platform": platform,
         "command": form.command,
         "parameters": [{"index": form.hyper_parameters.index, "text": form.hyper_parameters.value}],
+        "parameter_names": list(form.parameter_names),
         "multi_phase": form.multi_phase,
         "environment": dict(form.environment),
         "inherit_environment": inherit_environment,

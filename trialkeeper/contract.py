@@ -322,6 +322,8 @@ class JobDocument(TypedDict, total=False):
     platform: str            #: informational; the trial's NNI_PLATFORM is always "local"
     command: str             #: shell text, run by ``/bin/bash -c`` (``sh`` where there is no bash)
     parameters: List[ParameterDocument]
+    #: Names of parameters (flat, see trial_parameters) of which a trial may lack some: in its command they are empty.
+    parameter_names: List[str]
     multi_phase: bool
     #: Variables for the trial, complete replacement values.
     environment: Dict[str, str]

@@ -31,6 +31,7 @@ from trialkeeper.attempt_folder import make_private_folder, modified_at, read_ob
 from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
+from trialkeeper.command_template import Given, given_without_nni
 from trialkeeper.control_group import Gathering, recorded_group
 from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
@@ -50,6 +51,7 @@ from trialkeeper.resources import TrialResources
 from trialkeeper.server_connection import ServerAway, ServerConnection
 from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_environment import trial_environment
+from trialkeeper.trial_parameters import is_printable
 from trialkeeper.trial_watch import LOOK_EVERY, TrialWatch
 from trialkeeper.wakeups import Wakeups
 from trialkeeper.warm_child import WarmTree
@@ -419,6 +421,7 @@ class Keeper:
             os.makedirs(nni_folder, exist_ok=True)
             for parameter in self._job.get("parameters") or []:
                 self._write_parameters(parameter["index"], parameter["text"])
+            given = self._parameters_without_nni(nni_folder)
         except OSError as error:
             raise CannotStart("the parameters could not be written to %s: %s" % (nni_folder, error)) from error
         try:
@@ -431,11 +434,11 @@ class Keeper:
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
             wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id,
-            checkpoints=None if self._checkpoints is None else self._checkpoints.path)
+            checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables)
         output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
-        warm = self._warm.start(self._job, environment, self._working_directory, self._folder, output, self._wakeups,
-                                self._wait_and_go_on, self._clock)
-        child = warm or ChildProcess(self._job["command"], self._working_directory, environment, *output)
+        warm = self._warm.start(self._job, given.command, environment, self._working_directory, self._folder, output,
+                                self._wakeups, self._wait_and_go_on, self._clock)
+        child = warm or ChildProcess(given.command, self._working_directory, environment, *output)
         self._tree = ProcessTree(
             self._journal.journal_id, child.pid, child.start_time, own_children=True, reaps_orphans=reaps
         ) if warm is None else WarmTree(self._journal.journal_id, warm)
@@ -452,6 +455,15 @@ class Keeper:
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
         return child
+
+    def _parameters_without_nni(self, nni_folder: str) -> Given:
+        """The first parameters, for a script that does not import ``nni``. Raises CannotStart, OSError."""
+        first = (self._job.get("parameters") or [{"index": 0, "text": ""}])[0]["text"]
+        text = first if self._checkpoints is None else self._checkpoints.told(first)
+        given = given_without_nni(self._job, text, nni_folder)
+        if not is_printable(given.command):
+            raise CannotStart("a parameter in the command has a character that no program can be given (NUL)")
+        return given
 
     def _choose_port(self) -> None:
         """Where the ranks of a trial with several nodes meet: as late as can be, so that no other program takes it."""

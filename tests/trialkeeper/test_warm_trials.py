@@ -21,7 +21,8 @@ def dispositions():
 
 main = sys.modules["__main__"]
 environment = {name: value for name, value in os.environ.items()
-               if name not in ("NNI_SYS_DIR", "NNI_OUTPUT_DIR", "NNI_KEEPER_ATTEMPT", "NNI_KEEPER_WAKE", "PYTHONPATH")}
+               if name not in ("NNI_SYS_DIR", "NNI_OUTPUT_DIR", "NNI_PARAMETERS_FILE", "NNI_KEEPER_ATTEMPT",
+                               "NNI_KEEPER_WAKE", "PYTHONPATH")}
 print(json.dumps({
     "argv": sys.argv, "orig_argv": sys.orig_argv, "executable": sys.executable, "prefix": sys.prefix,
     "path": [entry for entry in sys.path if "for_trials" not in entry], "flags": str(sys.flags),

@@ -215,7 +215,8 @@ class ExperimentDocument(SettingsModel):
     search_space_file: Path | None = Field(
         None, description="A file with the search space, JSON or YAML. It takes precedence over searchSpace.")
     trial_command: str | None = Field(
-        None, description="The shell command that runs a trial. Required here or in the trainingService section.")
+        None, description="The shell command that runs a trial. Required here or in the trainingService section. {lr} "
+                          "in it is the parameter lr, {args} are all of them; see docs/your-script.md.")
     trial_code_directory: Path | None = Field(
         None, description="Folder of the trial's code. Default: the folder of the file. If it is packed (on all "
                           "platforms except local), links that point out of the folder are refused.")

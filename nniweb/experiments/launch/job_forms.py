@@ -17,6 +17,7 @@ from nniweb.experiments.models.experiment_cluster import gpu_number_on, options_
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.results.replicates import REPLICATE_VARIABLE, SEED_VARIABLE
 from nniweb.tuning.checkpoint_parameters import LOAD_KEY, SAVE_KEY
+from nniweb.tuning.search_space.flat_names import names_in_space
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.trial_job import (
@@ -71,7 +72,14 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         priority=experiment.priority,
         checkpoints=checkpoints_document(attempt, service, options),
         warm_start=_warm_start(experiment),
+        parameter_names=_parameter_names(experiment),
     )
+
+
+def _parameter_names(experiment: Experiment) -> tuple[str, ...]:
+    """Those that a command may name and a trial may lack."""
+    found = names_in_space(experiment.search_space or {})
+    return tuple(found) if any("." in name for name in found) else ()
 
 
 def _warm_start(experiment: Experiment) -> bool | tuple[str, ...]:
