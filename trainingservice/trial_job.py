@@ -105,6 +105,8 @@ class JobApplicationForm:
     warm_start: bool | tuple[str, ...] = False
     #: Names of parameters, flat, of which a trial may lack some; in its command they are empty.
     parameter_names: tuple[str, ...] = ()
+    #: Where the keeper reads metrics that the trial does not report itself.
+    metrics: contract.MetricsDocument | None = None
 
     @property
     def longest_end(self) -> float:
@@ -243,6 +245,7 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
         },
         "keep_files": list(form.keep_files),
         "checkpoints": form.checkpoints,
+        "metrics": form.metrics,
         "warm_start": list(form.warm_start) if isinstance(form.warm_start, tuple) else form.warm_start,
     }
     if (nodes := nodes_of(form.options)) > 1:

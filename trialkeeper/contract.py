@@ -300,6 +300,24 @@ PLAIN_START_CAUSES = ("no_agent", "command", "variable", "interpreter", "import"
                       "memory", "slow", "failed", "shadowed", "no_process", "parents")
 
 
+#: When the value of a metric that the keeper reads is a trial's final result: the last one of a trial that ended with
+#: exit code 0; the best one of it; the last one of it, with no intermediate results before.
+LAST, BEST, AT_EXIT = "last", "best", "at exit"
+FINALS = (LAST, BEST, AT_EXIT)
+
+
+class MetricsDocument(TypedDict, total=False):
+    """Where the keeper reads the metrics of a script that does not import ``nni``. What is not there is not read."""
+
+    #: A regular expression for lines of the stream, or "json": see line_metrics.
+    stdout: str
+    stderr: str
+    result: str              #: the metric that is the trial's result, by its name there
+    main: str                #: the name under which results are reported
+    final: str               #: one of FINALS
+    greater_is_better: bool
+
+
 class WarmStartDocument(TypedDict, total=False):
     """How a trial was started where a warm start was asked for."""
 
@@ -344,6 +362,8 @@ class JobDocument(TypedDict, total=False):
     #: The trial is forked by a process that has imported its modules: these, or True: those that the first trials load.
     #: False, or not there: it is started plainly.
     warm_start: Union[bool, List[str]]
+    #: None, or not there: the trial reports its metrics itself.
+    metrics: Optional[MetricsDocument]
 
 
 class KeeperDocument(TypedDict, total=False):

@@ -48,6 +48,7 @@ from trialkeeper.ranks import free_port, last_lines
 from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
+from trialkeeper.script_metrics import script_metrics
 from trialkeeper.server_connection import ServerAway, ServerConnection
 from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_environment import trial_environment
@@ -135,8 +136,10 @@ class Keeper:
         self._make_reporter()
         if self._is_run_again and self._journal.is_of_a_run_that_was_stopped():
             self._earlier = self._journal.begin_run()
-        self._recorder = Recorder(self._folder, self._journal, self._limits, now=self._now, clock=self._clock,
-                                  log=self._log, notify=self._notify_reporter, earlier=self._earlier)
+        self._recorder = Recorder(
+            self._folder, self._journal, self._limits, now=self._now, clock=self._clock, log=self._log,
+            notify=self._notify_reporter, earlier=self._earlier,
+            script=script_metrics(job, self._folder, self._journal, self._clock, self._log))
         self._make_checkpoints()
         if not self._journal.started and self._inbox.is_canceled():
             self._log("the attempt was cancelled before it began")
@@ -154,6 +157,8 @@ class Keeper:
             self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
+            if end.get("reason") == contract.EXITED and end.get("exit_code") == 0:
+                self._recorder.record_final()
             self._send_last_checkpoint(end)
             self._hand_over_kept_files()
             self._record_end(end)

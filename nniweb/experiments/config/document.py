@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, Finit
 
 from nniweb.experiments.config.callback_address import check_callback_address
 from nniweb.experiments.config.durations import Duration, Grace
+from nniweb.experiments.config.trial_script.metric_pattern import check_pattern
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.memory_size import Megabytes
@@ -176,6 +177,23 @@ class CheckpointsDocument(SettingsModel):
                           "no limit.")
 
 
+class MetricsDocument(SettingsModel):
+    """Where the metrics of a script that does not import nni are read; see docs/your-script.md."""
+
+    stdout: Annotated[str, AfterValidator(check_pattern)] | None = Field(
+        None, description="A regular expression for lines of stdout, whose named groups are metrics: value, or any "
+                          "other name; step counts, and name is the name of the metric in value. The word json: lines "
+                          "that are JSON objects.")
+    stderr: Annotated[str, AfterValidator(check_pattern)] | None = Field(
+        None, description="The same for lines of stderr.")
+    result: str | None = Field(
+        None, min_length=1, max_length=200, description=(
+            "The metric that is the trial's result. Default: value, or the only metric of the patterns."))
+    final: Literal["last", "best", "at exit"] = Field(
+        "last", description="Which value of it is the final result of a trial that ends with exit code 0: the last "
+                            "one, the best one, or the last one with no intermediate results before (at exit).")
+
+
 class ClusterEntryDocument(SettingsModel):
     """One of the clusters of an experiment that runs on several."""
 
@@ -262,6 +280,8 @@ class ExperimentDocument(SettingsModel):
         None, description="Fork trials from a process that has imported their modules, on platforms whose machines "
                           "have an agent (local, remote). true: the modules that the first trials load; or the names "
                           "of modules. See docs/warm-trials.md. (Not in NNI.)")
+    metrics: MetricsDocument | None = Field(
+        None, description="Where the metrics of a script that does not import nni are read. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(
         None, description="Run each proposal of the tuner as several trials and tell the tuner their mean: a number of "
                           "trials, or the fields below. See docs/replicates.md. (Not in NNI.)")

@@ -1,0 +1,66 @@
+"""The page of scripts that do not import nni: its examples are run, each by an experiment of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nniweb.experiments.config import parse_experiment_config
+from tests.end_to_end.running_server import ROOT, RunningServer
+from tests.end_to_end.test_client_guide import environment
+
+PAGE = (ROOT / "docs" / "your-script.md").read_text()
+#: The name of a file, its language, its text.
+BLOCKS = re.findall(r"^<!-- run: ([^\n]+) -->\n```(\w+)\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+#: Packages that an example needs, by the words that import them.
+NEEDS = {"import mlflow": "mlflow"}
+
+
+def examples() -> list[dict[str, str]]:
+    """The files of each example; the last one is its config."""
+    found: list[dict[str, str]] = [{}]
+    for name, _, text in BLOCKS:
+        found[-1][name] = text + "\n"
+        if name == "config.yml":
+            found.append({})
+    assert found.pop() == {}
+    return found
+
+
+def test_every_script_of_the_page_is_run() -> None:
+    assert len(re.findall(r"^```python$", PAGE, re.MULTILINE)) == sum(language == "python" for _, language, _ in BLOCKS)
+    assert len(examples()) >= 2
+
+
+@pytest.mark.parametrize("text", re.findall(r"^```yaml\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL))
+def test_every_config_of_the_page_is_right(text: str, tmp_path: Path) -> None:
+    if "trialCommand" not in text:
+        text += ("\ntrialCommand: x\ntrialConcurrency: 1\ntrainingService: {platform: local}\n"
+                 "searchSpace: {lr: {_type: uniform, _value: [0, 1]}}")
+    assert parse_experiment_config(text, tmp_path).settings.metrics
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_have_results(running_server: RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for number, files in enumerate(examples()):
+        folder = tmp_path / f"example-{number}"
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        variables = {**environment(tmp_path), "NNIWEB_SERVER": running_server.url, "NNIWEB_TOKEN": running_server.token}
+        client = [sys.executable, "-m", "nniweb"]
+        launched = subprocess.run([*client, "launch", "config.yml", "--follow"], cwd=folder, env=variables, text=True,
+                                  capture_output=True, timeout=110, check=False)
+        assert launched.returncode == 0, launched.stdout + launched.stderr
+        listed = subprocess.run([*client, "experiments", "list", "--json"], env=variables, capture_output=True,
+                                timeout=60, check=True)
+        newest = json.loads(listed.stdout)[0]["id"]
+        trials = running_server.get(f"experiments/{newest}/trials/")["results"]
+        assert [trial["status"] for trial in trials] == ["SUCCEEDED", "SUCCEEDED"]
+        assert all(isinstance(trial["final_number"], float) for trial in trials), (files, trials)
