@@ -312,6 +312,8 @@ class MetricsDocument(TypedDict, total=False):
     #: A regular expression for lines of the stream, or "json": see line_metrics.
     stdout: str
     stderr: str
+    #: Patterns of files in the trial's output folder with a row for each step: CSV, TSV, or JSON lines.
+    files: List[str]
     result: str              #: the metric that is the trial's result, by its name there
     main: str                #: the name under which results are reported
     final: str               #: one of FINALS

@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Callable, List, Match, Optional
+from typing import Any, Callable, List, Match, Optional
 
 from trialkeeper.bounded_pattern import BoundedPattern
 from trialkeeper.step_groups import Measured, metrics_in
@@ -103,7 +103,7 @@ class LineMetrics:
         return [measured for measured in read if measured is not None]
 
 
-def read_json(line: bytes, position: int) -> Optional[Measured]:
+def read_json(line: bytes, position: Any) -> Optional[Measured]:
     """The metrics of a line that may be a JSON object."""
     try:
         document = json.loads(line) if len(line) <= MOST_BYTES else None

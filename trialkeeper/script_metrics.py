@@ -3,12 +3,14 @@
 import json
 import os
 import re
-from typing import Any, Callable, Dict, List, Optional, Protocol
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol
 
 from trialkeeper import contract
+from trialkeeper.found_files import FoundFiles
 from trialkeeper.journal import Journal, read_entries
 from trialkeeper.line_metrics import LineMetrics
 from trialkeeper.step_groups import Measured, StepGroups
+from trialkeeper.table_metrics import TableFile
 
 #: Metrics beside the result that are reported, and characters of their names: a server keeps no more.
 MOST_OTHERS, LONGEST_NAME = 50, 100
@@ -32,13 +34,14 @@ class ScriptMetrics:
     """Call ``read`` again and again, and ``final_entry`` when the trial has ended well. For the main thread."""
 
     def __init__(self, document: contract.MetricsDocument, journal: Journal, journal_path: str, parameter_id: Any,
-                 sources: List[Source], clock: Callable[[], float]) -> None:
-        """Goes on where the journal ends. ``clock``: monotonic seconds."""
+                 sources: List[Source], found: "List[FoundFiles[Source]]", clock: Callable[[], float]) -> None:
+        """Goes on where the journal ends. ``found``: further sources. ``clock``: monotonic seconds."""
         self._result, self._main = document["result"], document.get("main", "default")
         self._final = document.get("final", contract.LAST)
         self._greater_is_better = document.get("greater_is_better", True)
         self._journal, self._parameter_id, self._clock = journal, parameter_id, clock
         self._sources = [(source, StepGroups()) for source in sources]
+        self._found = found
         self._next_sequence = 0
         #: The last value of each metric beside the result.
         self._others: Dict[str, float] = {}
@@ -56,9 +59,10 @@ class ScriptMetrics:
         """The intermediate results that came since the last call."""
         entries: List[contract.Entry] = []
         now = self._clock()
+        self._sources += [(source, StepGroups()) for found in self._found for source in found.new(final)]
         for source, groups in self._sources:
             complete: List[Measured] = []
-            for measured in source.read(final):
+            for measured in _all_of(source) if final else source.read():
                 complete += groups.add(measured, now)
             complete += groups.close(None if final else now)
             for group in complete:
@@ -114,6 +118,14 @@ class ScriptMetrics:
                 self._note(result)
 
 
+def _all_of(source: Source) -> Iterator[Measured]:
+    """What is left of it, as nothing will come any more."""
+    yield from source.read()
+    while source.has_more:
+        yield from source.read()
+    yield from source.read(final=True)
+
+
 def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clock: Callable[[], float],
                    log: Callable[[str], None]) -> Optional[ScriptMetrics]:
     """As the job asks for it. None where the trial reports its metrics itself. ``folder``: the attempt's."""
@@ -130,8 +142,14 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
                                            journal.positions.get(source, 0), log))
             except re.error as error:  # another version of Python than the server's
                 log("the pattern for %s cannot be used with this Python: %s" % (stream, error))
+    def table(name: str, path: str) -> Source:
+        source = "file " + name
+        return TableFile(path, source, journal.positions.get(source))
+
+    output = os.path.join(folder, contract.NNI_FOLDER)
+    found = [FoundFiles(output, document["files"], table, clock, log)] if document.get("files") else []
     return ScriptMetrics(document, journal, os.path.join(folder, contract.JOURNAL_FILE), _parameter_id(job), sources,
-                         clock)
+                         found, clock)
 
 
 def _parameter_id(job: contract.JobDocument) -> Any:

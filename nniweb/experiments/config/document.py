@@ -65,6 +65,15 @@ def within_its_folder(pattern: str) -> str:
     return pattern
 
 
+def within_output(pattern: str) -> str:
+    """The same pattern of files in the output folder. Raises ValueError where it leaves it."""
+    inner = pattern.removeprefix(OUTPUT)
+    if inner.startswith("/") or posixpath.normpath(inner).split("/")[0] == "..":
+        raise ValueError(f"{shown(pattern)} leaves the trial's output folder, and only files within it are read. Write "
+                         "a path from it, such as **/metrics.csv, and have the script write to $NNI_OUTPUT_DIR")
+    return inner
+
+
 class AlgorithmDocument(SettingsModel):
     """A tuner, an assessor or an advisor: a built-in by ``name``, or a class of the user's own."""
 
@@ -186,6 +195,10 @@ class MetricsDocument(SettingsModel):
                           "that are JSON objects.")
     stderr: Annotated[str, AfterValidator(check_pattern)] | None = Field(
         None, description="The same for lines of stderr.")
+    files: list[Annotated[str, Field(min_length=1, max_length=255), AfterValidator(within_output)]] = Field(
+        [], max_length=20, description="Patterns of files in the trial's output folder ($NNI_OUTPUT_DIR) with a row "
+                                       "for each step: **/metrics.csv. Files that do not end in .csv or .tsv have JSON "
+                                       "objects, one a line.")
     result: str | None = Field(
         None, min_length=1, max_length=200, description=(
             "The metric that is the trial's result. Default: value, or the only metric of the patterns."))

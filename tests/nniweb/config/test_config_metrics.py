@@ -18,13 +18,18 @@ def read(v2, folder, **metrics):
     ({"stdout": VALUE}, "value"), ({"stderr": r"(?P<step>\d+) acc=(?P<acc>\S+)"}, "acc"),
     ({"stdout": r"(?P<name>\w+): (?P<value>\S+)", "result": "acc", "final": "best"}, "acc"),
     ({"stdout": r"(?P<loss>\S+) (?P<value>\S+)", "final": "at exit"}, "value"),
-    ({"stdout": "json", "result": "acc"}, "acc"),
+    ({"stdout": "json", "result": "acc"}, "acc"), ({"files": ["**/metrics.csv"], "result": "acc"}, "acc"),
     ({"stdout": r"(?P<loss>\S+) (?P<acc>\S+)", "result": "loss"}, "loss")])
 def test_the_result_is_named_or_follows_from_the_patterns(v2, folder, written, result):
     settings = read(v2, folder, **written).settings
     assert settings.metrics == {**written, "result": result}
     again = parse_experiment_config(resolved_document(settings), folder).settings
     assert again.metrics == settings.metrics
+
+
+def test_the_output_folder_may_be_named_in_patterns_of_files(v2, folder):
+    settings = read(v2, folder, files=["$NNI_OUTPUT_DIR/*.csv"], result="acc").settings
+    assert settings.metrics["files"] == ["*.csv"]
 
 
 def test_without_the_section_trials_report_their_metrics(v2, folder):
@@ -46,6 +51,9 @@ def test_without_the_section_trials_report_their_metrics(v2, folder):
     ({"stdout": r"(?P<loss>\S+) (?P<acc>\S+)"}, "metrics.result", "is required"),
     ({"stdout": r"(?P<loss>\S+) (?P<acc>\S+)", "result": "ac"}, "metrics.result", "did you mean acc?"),
     ({"stdout": VALUE, "final": "first"}, "metrics.final", "last"),
+    ({"files": ["*.csv"]}, "metrics.result", "is required"),
+    ({"files": ["/tmp/*.csv"], "result": "a"}, "metrics.files[0]", "leaves the trial's output folder"),
+    ({"files": ["a/../../b"], "result": "a"}, "metrics.files[0]", "leaves the trial's output folder"),
     ({"stdout": 1}, "metrics.stdout", "text"), ({"pattern": VALUE}, "metrics.pattern", "")])
 def test_what_is_wrong_names_its_field(v2, errors_of, written, field, words):
     errors = errors_of({**v2, "metrics": written})

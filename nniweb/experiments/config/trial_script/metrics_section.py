@@ -22,7 +22,7 @@ def read_metrics(document: ExperimentDocument, findings: Findings) -> dict[str, 
     written = asked.model_dump(by_alias=True, exclude_defaults=True)
     known = _known_metrics(written)
     if known is not None and not known:
-        findings.add(_FIELD, "names no place where metrics are read; give stdout or stderr")
+        findings.add(_FIELD, "names no place where metrics are read; give stdout, stderr or files")
         return {}
     if document.multi_phase:
         findings.add(_FIELD, "cannot be given together with multiPhase: only a trial that imports nni asks for further "
@@ -40,6 +40,8 @@ def read_metrics(document: ExperimentDocument, findings: Findings) -> dict[str, 
 
 def _known_metrics(written: dict[str, Any]) -> set[str] | None:
     """Names of the metrics that can be found; None where not all of them are known."""
+    if "files" in written:
+        return None
     known: set[str] = set()
     for stream in ("stdout", "stderr"):
         if stream in written:
