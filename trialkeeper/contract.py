@@ -314,6 +314,8 @@ class MetricsDocument(TypedDict, total=False):
     stderr: str
     #: Patterns of files in the trial's output folder with a row for each step: CSV, TSV, or JSON lines.
     files: List[str]
+    #: Tags of scalars in TensorBoard's event files in that folder, alone or behind the folder of their file.
+    tensorboard: List[str]
     result: str              #: the metric that is the trial's result, by its name there
     main: str                #: the name under which results are reported
     final: str               #: one of FINALS

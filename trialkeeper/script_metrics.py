@@ -6,12 +6,15 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol
 
 from trialkeeper import contract
+from trialkeeper.event_files import EventFile
 from trialkeeper.found_files import FoundFiles
 from trialkeeper.journal import Journal, read_entries
 from trialkeeper.line_metrics import LineMetrics
 from trialkeeper.step_groups import Measured, StepGroups
 from trialkeeper.table_metrics import TableFile
 
+#: What TensorBoard takes for its files.
+EVENT_FILES = ["**/*tfevents*"]
 #: Metrics beside the result that are reported, and characters of their names: a server keeps no more.
 MOST_OTHERS, LONGEST_NAME = 50, 100
 
@@ -146,8 +149,13 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
         source = "file " + name
         return TableFile(path, source, journal.positions.get(source))
 
+    def events(name: str, path: str) -> Source:
+        source = "events " + name
+        return EventFile(path, source, name, document["tensorboard"], journal.positions.get(source, 0))
+
     output = os.path.join(folder, contract.NNI_FOLDER)
-    found = [FoundFiles(output, document["files"], table, clock, log)] if document.get("files") else []
+    found = [FoundFiles(output, patterns, make, clock, log) for patterns, make in (
+        (document.get("files"), table), (EVENT_FILES if document.get("tensorboard") else None, events)) if patterns]
     return ScriptMetrics(document, journal, os.path.join(folder, contract.JOURNAL_FILE), _parameter_id(job), sources,
                          found, clock)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,8 +18,6 @@ from tests.end_to_end.test_client_guide import environment
 PAGE = (ROOT / "docs" / "your-script.md").read_text()
 #: The name of a file, its language, its text.
 BLOCKS = re.findall(r"^<!-- run: ([^\n]+) -->\n```(\w+)\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
-#: Packages that an example needs, by the words that import them.
-NEEDS = {"import mlflow": "mlflow"}
 
 
 def examples() -> list[dict[str, str]]:
@@ -53,7 +52,10 @@ def test_the_examples_of_the_page_have_results(running_server: RunningServer, tm
         folder.mkdir()
         for name, text in files.items():
             (folder / name).write_text(text)
-        variables = {**environment(tmp_path), "NNIWEB_SERVER": running_server.url, "NNIWEB_TOKEN": running_server.token}
+        variables = {**environment(tmp_path), "NNIWEB_SERVER": running_server.url,
+                     "NNIWEB_TOKEN": running_server.token,
+                     # the packages that the scripts import are those of the tests
+                     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         client = [sys.executable, "-m", "nniweb"]
         launched = subprocess.run([*client, "launch", "config.yml", "--follow"], cwd=folder, env=variables, text=True,
                                   capture_output=True, timeout=110, check=False)

@@ -199,6 +199,11 @@ class MetricsDocument(SettingsModel):
         [], max_length=20, description="Patterns of files in the trial's output folder ($NNI_OUTPUT_DIR) with a row "
                                        "for each step: **/metrics.csv. Files that do not end in .csv or .tsv have JSON "
                                        "objects, one a line.")
+    tensorboard: list[Annotated[str, Field(min_length=1, max_length=200)]] | Annotated[
+        str, Field(min_length=1, max_length=200)] | None = Field(
+            None, description="The tag of a scalar in TensorBoard's event files in the trial's output folder, or "
+                              "several tags. If files in different folders have the tag, write the folder before it: "
+                              "validation/epoch_loss.")
     result: str | None = Field(
         None, min_length=1, max_length=200, description=(
             "The metric that is the trial's result. Default: value, or the only metric of the patterns."))

@@ -27,6 +27,13 @@ def test_the_result_is_named_or_follows_from_the_patterns(v2, folder, written, r
     assert again.metrics == settings.metrics
 
 
+def test_one_tag_of_tensorboard_is_the_result_and_of_several_it_is_named(v2, folder, errors_of):
+    assert read(v2, folder, tensorboard="val/acc").settings.metrics == {"tensorboard": ["val/acc"], "result": "val/acc"}
+    assert read(v2, folder, tensorboard=["a", "b"], result="b").settings.metrics["result"] == "b"
+    [error] = errors_of({**v2, "metrics": {"tensorboard": ["acc", "loss"], "result": "los"}})
+    assert "did you mean loss?" in error.message
+
+
 def test_the_output_folder_may_be_named_in_patterns_of_files(v2, folder):
     settings = read(v2, folder, files=["$NNI_OUTPUT_DIR/*.csv"], result="acc").settings
     assert settings.metrics["files"] == ["*.csv"]

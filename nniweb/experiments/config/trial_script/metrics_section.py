@@ -20,9 +20,11 @@ def read_metrics(document: ExperimentDocument, findings: Findings) -> dict[str, 
     if asked is None or findings.has_error(_FIELD):
         return {}
     written = asked.model_dump(by_alias=True, exclude_defaults=True)
+    if isinstance(asked.tensorboard, str):
+        written["tensorboard"] = [asked.tensorboard]
     known = _known_metrics(written)
     if known is not None and not known:
-        findings.add(_FIELD, "names no place where metrics are read; give stdout, stderr or files")
+        findings.add(_FIELD, "names no place where metrics are read; give stdout, stderr, files or tensorboard")
         return {}
     if document.multi_phase:
         findings.add(_FIELD, "cannot be given together with multiPhase: only a trial that imports nni asks for further "
@@ -33,7 +35,7 @@ def read_metrics(document: ExperimentDocument, findings: Findings) -> dict[str, 
         if result is None or known is None:
             findings.add((_FIELD, "result"), "is required here; give the name of the metric that is the trial's result")
     elif known is not None and result not in known:
-        findings.add((_FIELD, "result"), f"is {shown(result)}, but the patterns find only {', '.join(sorted(known))}"
+        findings.add((_FIELD, "result"), f"is {shown(result)}, but only these are read: {', '.join(sorted(known))}"
                                          f"{nearest(result, known)}")
     return {**written, "result": result}
 
@@ -42,7 +44,7 @@ def _known_metrics(written: dict[str, Any]) -> set[str] | None:
     """Names of the metrics that can be found; None where not all of them are known."""
     if "files" in written:
         return None
-    known: set[str] = set()
+    known = set(written.get("tensorboard", ()))
     for stream in ("stdout", "stderr"):
         if stream in written:
             found = metrics_of_pattern(written[stream])
