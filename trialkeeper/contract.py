@@ -316,6 +316,8 @@ class MetricsDocument(TypedDict, total=False):
     files: List[str]
     #: Tags of scalars in TensorBoard's event files in that folder, alone or behind the folder of their file.
     tensorboard: List[str]
+    #: Whether the trial gets a tracking server for MLflow.
+    mlflow: bool
     result: str              #: the metric that is the trial's result, by its name there
     main: str                #: the name under which results are reported
     final: str               #: one of FINALS

@@ -42,6 +42,7 @@ from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
 from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
+from trialkeeper.mlflow_endpoint import MlflowEndpoint
 from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.ranks import free_port, last_lines
@@ -110,6 +111,7 @@ class Keeper:
         self._gpus: Optional[GpuWatch] = None
         self._usage: Optional[TrialResources] = None
         self._checkpoints: Optional[Checkpoints] = None
+        self._mlflow: Optional[MlflowEndpoint] = None
 
     def run(self) -> int:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
@@ -468,6 +470,11 @@ class Keeper:
         given = given_without_nni(self._job, text, nni_folder)
         if not is_printable(given.command):
             raise CannotStart("a parameter in the command has a character that no program can be given (NUL)")
+        if (self._job.get("metrics") or {}).get("mlflow"):
+            if self._mlflow is None:
+                self._mlflow = MlflowEndpoint(nni_folder)
+                self._wakeups.threads.start("mlflow", self._mlflow.serve)
+            given.variables.update(self._mlflow.variables())
         return given
 
     def _choose_port(self) -> None:

@@ -19,8 +19,9 @@ _BLOCK = 256 * 1024
 class Lines:
     """The complete lines of a file that grows, with the offset behind each. ``\\r`` ends a line, too."""
 
-    def __init__(self, path: str, position: int = 0) -> None:
-        self._path = path
+    def __init__(self, path: str, position: int = 0, longest: int = MOST_BYTES) -> None:
+        """``longest``: bytes of a line, a longer one may be left out."""
+        self._path, self._longest = path, longest
         self._position = position  # of the first byte in _rest
         self._rest = b""
         self._is_too_long = False
@@ -47,7 +48,7 @@ class Lines:
         self._rest = buffer[end:]
         if self._is_too_long and lines:  # the end of what was dropped
             self._is_too_long, lines[0] = False, b""
-        if len(self._rest) > MOST_BYTES:
+        if len(self._rest) > self._longest:
             self._position += len(self._rest)
             self._rest, self._is_too_long = b"", True
         return lines

@@ -10,6 +10,7 @@ from trialkeeper.event_files import EventFile
 from trialkeeper.found_files import FoundFiles
 from trialkeeper.journal import Journal, read_entries
 from trialkeeper.line_metrics import LineMetrics
+from trialkeeper.mlflow_calls import MlflowMetrics
 from trialkeeper.step_groups import Measured, StepGroups
 from trialkeeper.table_metrics import TableFile
 
@@ -154,6 +155,8 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
         return EventFile(path, source, name, document["tensorboard"], journal.positions.get(source, 0))
 
     output = os.path.join(folder, contract.NNI_FOLDER)
+    if document.get("mlflow"):
+        sources.append(MlflowMetrics(output, "mlflow", journal.positions.get("mlflow", 0)))
     found = [FoundFiles(output, patterns, make, clock, log) for patterns, make in (
         (document.get("files"), table), (EVENT_FILES if document.get("tensorboard") else None, events)) if patterns]
     return ScriptMetrics(document, journal, os.path.join(folder, contract.JOURNAL_FILE), _parameter_id(job), sources,

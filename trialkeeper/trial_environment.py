@@ -14,6 +14,8 @@ from trialkeeper.trial_parameters import is_of_parameters
 
 #: Would send the SDK elsewhere or make it take itself for a tuner.
 _NEVER = ("NNI_TRIAL_COMMAND_CHANNEL", "NNI_TUNER_COMMAND_CHANNEL", "SDK_PROCESS")
+#: Where MLflow's clients find their server.
+MLFLOW_URI = "MLFLOW_TRACKING_URI"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -56,9 +58,19 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
     environment.pop(contract.ENV_CHECKPOINTS, None)  # of a trial that the keeper itself is part of
     if checkpoints is not None:
         environment[contract.ENV_CHECKPOINTS] = checkpoints
+    if MLFLOW_URI in (further or {}):
+        _leave_out_of_proxies(environment, "127.0.0.1")
     if wake is not None:
         environment[contract.ENV_WAKE] = wake
     gpus: Optional[List[int]] = job.get("gpu_indices")
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else "-1"
     return environment
+
+
+def _leave_out_of_proxies(environment: Dict[str, str], address: str) -> None:
+    """Where the machine has a proxy for HTTP, this address is reached without it."""
+    if not any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
+        return
+    for name in ("NO_PROXY", "no_proxy"):
+        environment[name] = ",".join(filter(None, [environment.get(name), address]))

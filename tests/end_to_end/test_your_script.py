@@ -14,6 +14,7 @@ import pytest
 from nniweb.experiments.config import parse_experiment_config
 from tests.end_to_end.running_server import ROOT, RunningServer
 from tests.end_to_end.test_client_guide import environment
+from tests.fakes.real_mlflow import mlflow_python
 
 PAGE = (ROOT / "docs" / "your-script.md").read_text()
 #: The name of a file, its language, its text.
@@ -46,23 +47,36 @@ def test_every_config_of_the_page_is_right(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_examples_of_the_page_have_results(running_server: RunningServer, tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    for number, files in enumerate(examples()):
-        folder = tmp_path / f"example-{number}"
-        folder.mkdir()
-        for name, text in files.items():
-            (folder / name).write_text(text)
-        variables = {**environment(tmp_path), "NNIWEB_SERVER": running_server.url,
-                     "NNIWEB_TOKEN": running_server.token,
-                     # the packages that the scripts import are those of the tests
-                     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-        client = [sys.executable, "-m", "nniweb"]
-        launched = subprocess.run([*client, "launch", "config.yml", "--follow"], cwd=folder, env=variables, text=True,
-                                  capture_output=True, timeout=110, check=False)
-        assert launched.returncode == 0, launched.stdout + launched.stderr
-        listed = subprocess.run([*client, "experiments", "list", "--json"], env=variables, capture_output=True,
-                                timeout=60, check=True)
-        newest = json.loads(listed.stdout)[0]["id"]
-        trials = running_server.get(f"experiments/{newest}/trials/")["results"]
-        assert [trial["status"] for trial in trials] == ["SUCCEEDED", "SUCCEEDED"]
-        assert all(isinstance(trial["final_number"], float) for trial in trials), (files, trials)
+    for files in examples():
+        if not any("import mlflow" in text for text in files.values()):
+            check(files, running_server, tmp_path, Path(sys.executable))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_example_of_mlflow_has_results(running_server: RunningServer, tmp_path: Path) -> None:
+    [files] = [files for files in examples() if any("import mlflow" in text for text in files.values())]
+    trial = check(files, running_server, tmp_path, mlflow_python())
+    names = [file["name"] for file in running_server.get(f"trials/{trial}/files/")["results"]]
+    assert any(name.endswith("artifacts/model/weights.txt") for name in names)
+
+
+def check(files: dict[str, str], server: RunningServer, folder: Path, python: Path) -> str:
+    """Launch an example, see that its trials have results, and return the id of one. ``python``: of the trials."""
+    work = folder / f"example-{len(list(folder.iterdir()))}"
+    work.mkdir()
+    (folder / "bin").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (work / name).write_text(text)
+    variables = {**environment(folder), "NNIWEB_SERVER": server.url, "NNIWEB_TOKEN": server.token,
+                 "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    client = [sys.executable, "-m", "nniweb"]
+    launched = subprocess.run([*client, "launch", "config.yml", "--follow"], cwd=work, env=variables, text=True,
+                              capture_output=True, timeout=110, check=False)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    listed = subprocess.run([*client, "experiments", "list", "--json"], env=variables, capture_output=True, timeout=60,
+                            check=True)
+    trials = server.get(f"experiments/{json.loads(listed.stdout)[0]['id']}/trials/")["results"]
+    assert [trial["status"] for trial in trials] == ["SUCCEEDED", "SUCCEEDED"]
+    assert all(isinstance(trial["final_number"], float) for trial in trials), (files, trials)
+    return str(trials[0]["id"])

@@ -204,6 +204,9 @@ class MetricsDocument(SettingsModel):
             None, description="The tag of a scalar in TensorBoard's event files in the trial's output folder, or "
                               "several tags. If files in different folders have the tag, write the folder before it: "
                               "validation/epoch_loss.")
+    mlflow: bool = Field(
+        False, description="Give each trial an MLflow tracking server of its own on its machine (MLFLOW_TRACKING_URI), "
+                           "whose metrics are read.")
     result: str | None = Field(
         None, min_length=1, max_length=200, description=(
             "The metric that is the trial's result. Default: value, or the only metric of the patterns."))

@@ -19,6 +19,7 @@ def read(v2, folder, **metrics):
     ({"stdout": r"(?P<name>\w+): (?P<value>\S+)", "result": "acc", "final": "best"}, "acc"),
     ({"stdout": r"(?P<loss>\S+) (?P<value>\S+)", "final": "at exit"}, "value"),
     ({"stdout": "json", "result": "acc"}, "acc"), ({"files": ["**/metrics.csv"], "result": "acc"}, "acc"),
+    ({"mlflow": True, "result": "acc"}, "acc"),
     ({"stdout": r"(?P<loss>\S+) (?P<acc>\S+)", "result": "loss"}, "loss")])
 def test_the_result_is_named_or_follows_from_the_patterns(v2, folder, written, result):
     settings = read(v2, folder, **written).settings
@@ -59,6 +60,7 @@ def test_without_the_section_trials_report_their_metrics(v2, folder):
     ({"stdout": r"(?P<loss>\S+) (?P<acc>\S+)", "result": "ac"}, "metrics.result", "did you mean acc?"),
     ({"stdout": VALUE, "final": "first"}, "metrics.final", "last"),
     ({"files": ["*.csv"]}, "metrics.result", "is required"),
+    ({"mlflow": True}, "metrics.result", "is required"), ({"mlflow": False}, "metrics", "names no place"),
     ({"files": ["/tmp/*.csv"], "result": "a"}, "metrics.files[0]", "leaves the trial's output folder"),
     ({"files": ["a/../../b"], "result": "a"}, "metrics.files[0]", "leaves the trial's output folder"),
     ({"stdout": 1}, "metrics.stdout", "text"), ({"pattern": VALUE}, "metrics.pattern", "")])

@@ -24,7 +24,7 @@ def read_metrics(document: ExperimentDocument, findings: Findings) -> dict[str, 
         written["tensorboard"] = [asked.tensorboard]
     known = _known_metrics(written)
     if known is not None and not known:
-        findings.add(_FIELD, "names no place where metrics are read; give stdout, stderr, files or tensorboard")
+        findings.add(_FIELD, "names no place where metrics are read; give stdout, stderr, files, tensorboard or mlflow")
         return {}
     if document.multi_phase:
         findings.add(_FIELD, "cannot be given together with multiPhase: only a trial that imports nni asks for further "
@@ -42,7 +42,7 @@ def read_metrics(document: ExperimentDocument, findings: Findings) -> dict[str, 
 
 def _known_metrics(written: dict[str, Any]) -> set[str] | None:
     """Names of the metrics that can be found; None where not all of them are known."""
-    if "files" in written:
+    if "files" in written or "mlflow" in written:
         return None
     known = set(written.get("tensorboard", ()))
     for stream in ("stdout", "stderr"):
