@@ -306,6 +306,16 @@ LAST, BEST, AT_EXIT = "last", "best", "at exit"
 FINALS = (LAST, BEST, AT_EXIT)
 
 
+#: What kept a keeper from finding metrics: a pattern took too long on some lines, or is none in the keeper's Python;
+#: an event file is damaged; there are too many files; the result was not found although the trial ended well.
+METRIC_PROBLEMS = ("slow_pattern", "unknown_pattern", "damaged_file", "too_many_files", "no_result")
+
+
+class MetricProblem(TypedDict):
+    problem: str             #: one of METRIC_PROBLEMS
+    detail: str              #: where: a stream, a file, patterns; of no_result the names that were found, or ""
+
+
 class MetricsDocument(TypedDict, total=False):
     """Where the keeper reads the metrics of a script that does not import ``nni``. What is not there is not read."""
 
@@ -423,7 +433,8 @@ class ReportReply(TypedDict, total=False):
 #: ended    exit_code (int or None), signal (int or None), reason, message (a sentence, may be
 #:          ""), duration (seconds by the monotonic clock, 0 if never started; of a trial whose keeper
 #:          was killed from its start to its last sign, by the machine's clock), warm_start (WarmStartDocument;
-#:          not there where none was asked for, or there is nothing to tell)
+#:          not there where none was asked for, or there is nothing to tell), metric_problems (a list of
+#:          MetricProblem; not there where there were none)
 Entry = Dict[str, Any]
 
 #: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],

@@ -9,6 +9,7 @@ import os
 import struct
 from typing import Dict, Iterator, List, Optional, Tuple, Union
 
+from trialkeeper import contract
 from trialkeeper.step_groups import Measured
 
 #: A longer record, or one whose length has a wrong checksum, ends the reading of a file: it is damaged.
@@ -167,7 +168,12 @@ class EventFile:
         self._run = "/" + os.path.dirname(name)
         self._tags = tags
         self._wanted: Dict[str, Optional[str]] = {}  # tag in the file -> the one that was asked for, if any
-        self._is_damaged = False
+        self._is_damaged, self._name = False, name
+
+    @property
+    def problem(self) -> Optional[contract.MetricProblem]:
+        """Why it is not read any more."""
+        return {"problem": "damaged_file", "detail": self._name} if self._is_damaged else None
 
     def read(self, final: bool = False) -> List[Measured]:
         """What came since the last call. What follows damage is not read."""

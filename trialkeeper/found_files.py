@@ -1,7 +1,8 @@
 """Files with metrics that a trial makes while it runs: looked for again and again in its output folder."""
 
-from typing import Callable, Dict, Generic, List, TypeVar
+from typing import Callable, Dict, Generic, List, Optional, TypeVar
 
+from trialkeeper import contract
 from trialkeeper.kept_files import matching_files
 
 #: Files of one kind that are read; seconds between two looks, and how many times as long as a look takes.
@@ -19,7 +20,8 @@ class FoundFiles(Generic[Reader]):
         self._clock, self._log = clock, log
         self._known: Dict[str, Reader] = {}
         self._next_look = 0.0
-        self._has_told = False
+        #: That not all are read.
+        self.problem: Optional[contract.MetricProblem] = None
 
     def new(self, final: bool = False) -> List[Reader]:
         """Readers of the files that are new, by name. ``final``: look, whenever the last look was."""
@@ -31,9 +33,9 @@ class FoundFiles(Generic[Reader]):
         made = []
         for name in sorted(paths.keys() - self._known.keys()):
             if len(self._known) >= MOST_FILES:
-                if not self._has_told:
+                if self.problem is None:
                     self._log("of %s only %d files are read" % (", ".join(self._patterns), MOST_FILES))
-                self._has_told = True
+                    self.problem = {"problem": "too_many_files", "detail": ", ".join(self._patterns)}
                 break
             self._known[name] = self._make(name, paths[name])
             made.append(self._known[name])

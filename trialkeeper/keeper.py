@@ -159,8 +159,7 @@ class Keeper:
             self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
-            if end.get("reason") == contract.EXITED and end.get("exit_code") == 0:
-                self._recorder.record_final()
+            self._conclude_metrics(end)
             self._send_last_checkpoint(end)
             self._hand_over_kept_files()
             self._record_end(end)
@@ -636,6 +635,13 @@ class Keeper:
                                      has_ended_well and end.get("reason") == contract.EXITED)
         except Exception:  # a bug of ours: the end is told all the same
             self._log("the last checkpoint was not sent:\n" + traceback.format_exc())
+
+    def _conclude_metrics(self, end: TrialEnd) -> None:
+        """Of a script whose metrics are read: its final result, and what kept the keeper from finding one."""
+        has_ended_well = end.get("reason") == contract.EXITED and end.get("exit_code") == 0
+        problems = self._recorder.conclude_metrics(has_ended_well)
+        if problems:
+            end["metric_problems"] = problems
 
     def _hand_over_kept_files(self) -> None:
         try:

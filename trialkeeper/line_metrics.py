@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any, Callable, List, Match, Optional
 
+from trialkeeper import contract
 from trialkeeper.bounded_pattern import BoundedPattern
 from trialkeeper.step_groups import Measured, metrics_in
 
@@ -84,6 +85,13 @@ class LineMetrics:
     def has_more(self) -> bool:
         """Whether the last ``read`` left something for the next."""
         return self._lines.has_more
+
+    @property
+    def problem(self) -> Optional[contract.MetricProblem]:
+        """Why it is not read any more."""
+        if self._pattern is None or not self._pattern.has_given_up:
+            return None
+        return {"problem": "slow_pattern", "detail": self.source}
 
     def read(self, final: bool = False) -> List[Measured]:
         """What came since the last call."""

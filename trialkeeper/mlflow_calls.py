@@ -11,6 +11,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qs
 
+from trialkeeper import contract
 from trialkeeper.attempt_folder import write_file
 from trialkeeper.file_mode import file_mode
 from trialkeeper.line_metrics import Lines
@@ -301,6 +302,9 @@ def _number(metric: Document) -> float:
 
 class MlflowMetrics:
     """The metrics in the file of calls: of the runs that have no parent."""
+
+    #: Nothing keeps it from being read.
+    problem: Optional[contract.MetricProblem] = None
 
     def __init__(self, output_folder: str, source: str, position: int) -> None:
         self.source = source

@@ -10,6 +10,7 @@ import os
 import re
 import selectors
 import socket
+import struct
 from typing import Any, Dict, Optional, Tuple
 
 from trialkeeper.mlflow_calls import MlflowCalls
@@ -19,7 +20,10 @@ TOKEN_VARIABLE = "MLFLOW_TRACKING_TOKEN"
 #: With these a client would send a name and a password in place of the token.
 _OTHER_CREDENTIALS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
 #: Bytes of the head of a request and of its body; connections at a time; seconds that an answer may take to go out.
-MOST_HEAD, MOST_BODY, MOST_CONNECTIONS, PATIENCE = 64 * 1024, 4 * 1024 * 1024, 100, 10.0
+MOST_HEAD, MOST_BODY, MOST_CONNECTIONS, PATIENCE = 64 * 1024, 4 * 1024 * 1024, 100, 10
+_PATIENCE = struct.pack("@ll", PATIENCE, 0)  # a struct timeval
+#: The answer of nearly all calls.
+_DONE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 _REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]*)", re.IGNORECASE)
@@ -68,7 +72,10 @@ class MlflowEndpoint:
         if len(self._buffers) >= MOST_CONNECTIONS:
             connection.close()
             return
-        connection.settimeout(PATIENCE)
+        # a timeout of Python's own would cost two more calls of the system for each request
+        connection.setblocking(True)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffers[connection] = bytearray()
         self._selector.register(connection, selectors.EVENT_READ)
@@ -124,6 +131,9 @@ class MlflowEndpoint:
 
     def _send(self, connection: socket.socket, status: int, document: Any) -> bool:
         """False: after these the connection ends."""
+        if status == 200 and not document:
+            connection.sendall(_DONE)
+            return False
         body = json.dumps(document).encode()
         connection.sendall(b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
             status, _REASONS[status], len(body), body))

@@ -78,11 +78,16 @@ class Recorder:
             self.pump()
         self.pump(final=True)
 
-    def record_final(self) -> None:
-        """Journal the final result of a trial that ended well and did not report one itself. Once, after ``drain``."""
-        entry = self._script.final_entry() if self._script is not None and not self._journal.has_final else None
+    def conclude_metrics(self, has_ended_well: bool) -> List[contract.MetricProblem]:
+        """Journal the final result of a trial that ended well and did not report one itself, after ``drain``, and tell
+        what kept the keeper from finding metrics.
+        """
+        if self._script is None:
+            return []
+        entry = self._script.final_entry() if has_ended_well and not self._journal.has_final else None
         if entry is not None:
             self.record([entry])
+        return self._script.problems(has_ended_well and entry is None and not self._journal.has_final)
 
 
 def without_marks(entries: List[contract.Entry]) -> List[contract.Entry]:

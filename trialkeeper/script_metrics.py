@@ -14,6 +14,8 @@ from trialkeeper.mlflow_calls import MlflowMetrics
 from trialkeeper.step_groups import Measured, StepGroups
 from trialkeeper.table_metrics import TableFile
 
+#: Problems that are told of, and names in one.
+MOST_TOLD = 10
 #: What TensorBoard takes for its files.
 EVENT_FILES = ["**/*tfevents*"]
 #: Metrics beside the result that are reported, and characters of their names: a server keeps no more.
@@ -30,6 +32,10 @@ class Source(Protocol):
     def has_more(self) -> bool:
         """Whether the last ``read`` left something for the next."""
 
+    @property
+    def problem(self) -> Optional[contract.MetricProblem]:
+        """Why it is not read any more."""
+
     def read(self, final: bool = False) -> List[Measured]:
         """What came since the last call. ``final``: nothing will come any more."""
 
@@ -38,14 +44,17 @@ class ScriptMetrics:
     """Call ``read`` again and again, and ``final_entry`` when the trial has ended well. For the main thread."""
 
     def __init__(self, document: contract.MetricsDocument, journal: Journal, journal_path: str, parameter_id: Any,
-                 sources: List[Source], found: "List[FoundFiles[Source]]", clock: Callable[[], float]) -> None:
-        """Goes on where the journal ends. ``found``: further sources. ``clock``: monotonic seconds."""
+                 sources: List[Source], found: "List[FoundFiles[Source]]",
+                 unusable: List[contract.MetricProblem], clock: Callable[[], float]) -> None:
+        """Goes on where the journal ends. ``found``: further sources. ``unusable``: problems of those that there
+        are not. ``clock``: monotonic seconds.
+        """
         self._result, self._main = document["result"], document.get("main", "default")
         self._final = document.get("final", contract.LAST)
         self._greater_is_better = document.get("greater_is_better", True)
         self._journal, self._parameter_id, self._clock = journal, parameter_id, clock
         self._sources = [(source, StepGroups()) for source in sources]
-        self._found = found
+        self._found, self._unusable = found, unusable
         self._next_sequence = 0
         #: The last value of each metric beside the result.
         self._others: Dict[str, float] = {}
@@ -72,6 +81,15 @@ class ScriptMetrics:
             for group in complete:
                 entries += self._results(group, source.source)
         return entries
+
+    def problems(self, has_no_result: bool) -> List[contract.MetricProblem]:
+        """What kept the keeper from finding metrics, once each. ``has_no_result``: of a trial that ended well."""
+        found = [source.problem for source, _ in self._sources if source.problem is not None]
+        found += [files.problem for files in self._found if files.problem is not None]
+        found += self._unusable
+        if has_no_result:
+            found.append({"problem": "no_result", "detail": ", ".join(list(self._others)[:MOST_TOLD])})
+        return found[:MOST_TOLD]
 
     def final_entry(self) -> Optional[contract.Entry]:
         """The final result, None where there was no value."""
@@ -137,6 +155,7 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
     if not document:
         return None
     sources: List[Source] = []
+    unusable: List[contract.MetricProblem] = []
     for stream, name in (("stdout", contract.STDOUT_FILE), ("stderr", contract.STDERR_FILE)):
         pattern = document.get(stream)
         source = "lines of " + stream
@@ -146,6 +165,7 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
                                            journal.positions.get(source, 0), log))
             except re.error as error:  # another version of Python than the server's
                 log("the pattern for %s cannot be used with this Python: %s" % (stream, error))
+                unusable.append({"problem": "unknown_pattern", "detail": stream})
     def table(name: str, path: str) -> Source:
         source = "file " + name
         return TableFile(path, source, journal.positions.get(source))
@@ -160,7 +180,7 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
     found = [FoundFiles(output, patterns, make, clock, log) for patterns, make in (
         (document.get("files"), table), (EVENT_FILES if document.get("tensorboard") else None, events)) if patterns]
     return ScriptMetrics(document, journal, os.path.join(folder, contract.JOURNAL_FILE), _parameter_id(job), sources,
-                         found, clock)
+                         found, unusable, clock)
 
 
 def _parameter_id(job: contract.JobDocument) -> Any:

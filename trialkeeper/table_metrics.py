@@ -10,6 +10,7 @@ import os
 from array import array
 from typing import Any, BinaryIO, List, Optional, Tuple
 
+from trialkeeper import contract
 from trialkeeper.line_metrics import number_in, read_json
 from trialkeeper.step_groups import Measured, metrics_in
 
@@ -20,6 +21,9 @@ _HEAD, _TAIL = 1024, 4096
 
 class TableFile:
     """One such file. ``reached``: as its last position in the journal has it, None where it has none."""
+
+    #: Nothing keeps it from being read.
+    problem: Optional[contract.MetricProblem] = None
 
     def __init__(self, path: str, source: str, reached: Optional[List[Any]]) -> None:
         self.source, self.has_more = source, False

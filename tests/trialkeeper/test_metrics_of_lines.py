@@ -181,10 +181,26 @@ def test_a_final_result_that_the_trial_reports_itself_counts(keeper, server):
     assert sorted(told(server)) == [("FINAL", 0, 0.75), ("PERIODICAL", 0, 0.5)]
 
 
+def test_a_result_that_was_not_found_is_told_with_what_was(keeper, server):
+    document = {"stdout": r"(?P<name>\w+)=(?P<value>\S+)", "result": "acc"}
+    assert keeper.run("echo loss=1; echo accuracy=2", metrics=document) == 0
+    assert server.ended["metric_problems"] == [{"problem": "no_result", "detail": "loss, accuracy"}]
+    assert keeper.read("exit.json")["metric_problems"] == server.ended["metric_problems"]
+
+
+def test_a_pattern_that_takes_too_long_is_told_and_the_trial_is_ended_on_time(keeper, server):
+    document = {"stdout": r"(?P<value>(a+)+)$", "result": "value"}
+    line = "a" * 60 + "b"
+    assert keeper.run(f"for i in 1 2 3 4 5; do echo {line}; done; exit 3", metrics=document) == 3
+    assert server.ended["metric_problems"] == [{"problem": "slow_pattern", "detail": "lines of stdout"}]
+    assert server.output().count(line) == 5
+
+
 def test_a_pattern_that_this_python_does_not_know_ends_no_trial(keeper, server):
     assert keeper.run("echo epoch 1 acc=0.5", metrics=metrics(stdout="(?P<value>")) == 0
     assert told(server) == []
     assert "cannot be used" in keeper.log()
+    assert [one["problem"] for one in server.ended["metric_problems"]] == ["unknown_pattern", "no_result"]
 
 
 def test_nothing_is_lost_or_doubled_when_the_keeper_is_killed_at_any_time(keeper, server):
