@@ -72,6 +72,18 @@ def test_a_warm_trial_sees_what_a_plain_one_sees(attempts, arguments):
     assert how_started(plain) == {}
 
 
+def test_trials_with_other_parameters_share_a_parent_and_see_their_own(attempts):
+    attempts.write("import json, os, sys\nprint(sys.argv[1:], os.environ['NNI_PARAM_LR'],"
+                   " json.load(open(os.environ['NNI_PARAMETERS_FILE'])))")
+    seen = []
+    for rate in ("0.1", "two words"):
+        text = json.dumps({"parameter_id": 1, "parameters": {"lr": rate}})
+        warm = attempts.until_warm(command=f"{sys.executable} trial.py {{args}} {{lr}}",
+                                   parameters=[{"index": 0, "text": text}])
+        seen.append(stdout(warm))
+    assert seen == [f"{[f'--lr={rate}', rate]} {rate} {{'lr': {rate!r}}}\n" for rate in ("0.1", "two words")]
+
+
 @pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13"])
 @pytest.mark.parametrize("arguments", ["./trial.py x", "-m trial x"])
 def test_other_pythons_do_it_too(attempts, version, arguments):
