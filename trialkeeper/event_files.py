@@ -7,7 +7,7 @@ or, as newer writers have it, in a tensor without dimensions.
 
 import os
 import struct
-from typing import Dict, Iterator, List, Optional, Tuple, Union
+from typing import BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from trialkeeper import contract
 from trialkeeper.step_groups import Measured
@@ -159,12 +159,13 @@ def _scalar(data: bytes) -> Tuple[str, Optional[float]]:
 class EventFile:
     """Reads chosen scalars of a file as they come."""
 
-    def __init__(self, path: str, source: str, name: str, tags: List[str], position: int) -> None:
-        """``name``: of the file, with its folders. ``tags``: those that are read, alone or behind folders of the file
-        (``validation/loss``). ``position``: how far the file was read before.
+    def __init__(self, opened: Callable[[], BinaryIO], source: str, name: str, tags: List[str], position: int) -> None:
+        """``opened``: opens the file, and may raise OSError. ``name``: of the file, with its folders. ``tags``: those
+        that are read, alone or behind folders of the file (``validation/loss``). ``position``: how far the file was
+        read before.
         """
         self.source, self.has_more = source, False
-        self._path, self._position = path, position
+        self._opened, self._position = opened, position
         self._run = "/" + os.path.dirname(name)
         self._tags = tags
         self._wanted: Dict[str, Optional[str]] = {}  # tag in the file -> the one that was asked for, if any
@@ -182,7 +183,7 @@ class EventFile:
             return []
         measured: List[Measured] = []
         try:
-            with open(self._path, "rb") as stream:
+            with self._opened() as stream:
                 size = os.fstat(stream.fileno()).st_size
                 if size < self._position:  # begun anew
                     self._position = 0

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Protocol
 
 from trialkeeper import contract
 from trialkeeper.event_files import EventFile
@@ -166,13 +166,13 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
             except re.error as error:  # another version of Python than the server's
                 log("the pattern for %s cannot be used with this Python: %s" % (stream, error))
                 unusable.append({"problem": "unknown_pattern", "detail": stream})
-    def table(name: str, path: str) -> Source:
+    def table(name: str, opened: Callable[[], BinaryIO]) -> Source:
         source = "file " + name
-        return TableFile(path, source, journal.positions.get(source))
+        return TableFile(opened, name, source, journal.positions.get(source))
 
-    def events(name: str, path: str) -> Source:
+    def events(name: str, opened: Callable[[], BinaryIO]) -> Source:
         source = "events " + name
-        return EventFile(path, source, name, document["tensorboard"], journal.positions.get(source, 0))
+        return EventFile(opened, source, name, document["tensorboard"], journal.positions.get(source, 0))
 
     output = os.path.join(folder, contract.NNI_FOLDER)
     if document.get("mlflow"):

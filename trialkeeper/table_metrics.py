@@ -8,7 +8,7 @@ import csv
 import hashlib
 import os
 from array import array
-from typing import Any, BinaryIO, List, Optional, Tuple
+from typing import Any, BinaryIO, Callable, List, Optional, Tuple
 
 from trialkeeper import contract
 from trialkeeper.line_metrics import number_in, read_json
@@ -20,15 +20,18 @@ _HEAD, _TAIL = 1024, 4096
 
 
 class TableFile:
-    """One such file. ``reached``: as its last position in the journal has it, None where it has none."""
+    """One such file."""
 
     #: Nothing keeps it from being read.
     problem: Optional[contract.MetricProblem] = None
 
-    def __init__(self, path: str, source: str, reached: Optional[List[Any]]) -> None:
+    def __init__(self, opened: Callable[[], BinaryIO], name: str, source: str, reached: Optional[List[Any]]) -> None:
+        """``opened``: opens the file called ``name``, and may raise OSError. ``reached``: as its last position in the
+        journal has it, None where it has none.
+        """
         self.source, self.has_more = source, False
-        self._path = path
-        self._separator = {".csv": ",", ".tsv": "\t"}.get(os.path.splitext(path)[1].lower())
+        self._opened = opened
+        self._separator = {".csv": ",", ".tsv": "\t"}.get(os.path.splitext(name)[1].lower())
         #: How many rows were reported, and the digests of these; of those before a takeover only the last one.
         self._count: int = reached[0] if reached else 0
         self._digests: "array[int]" = array("Q", reached[1:] if reached else [])
@@ -39,7 +42,7 @@ class TableFile:
         """What is in rows that came since the last call."""
         self.has_more = False
         try:
-            with open(self._path, "rb") as stream:
+            with self._opened() as stream:
                 lines = self._lines(stream, final)
         except OSError:
             return []

@@ -20,6 +20,10 @@ def path(tmp_path):
     return tmp_path / "metrics.csv"
 
 
+def table_of(path, reached=None):
+    return TableFile(lambda: open(path, "rb"), str(path), "file", reached)
+
+
 def values(table, final=False):
     return [measured.values for measured in table.read(final)]
 
@@ -35,7 +39,7 @@ def written(path, *rows, columns="step,loss"):
 
 def test_cells_that_are_no_numbers_are_left_out(path):
     path.write_text('step,loss,word,empty,"a,b"\r\n1,0.5,x,,7\r\n2,nan\r\n3,,,\r\n4,"0.25",x,,\r\n')
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     first, second, third = table.read()
     assert (first.values, first.step) == ({"loss": 0.5, "a,b": 7}, 1)
     assert str(second.values) == "{'loss': nan}"
@@ -43,7 +47,7 @@ def test_cells_that_are_no_numbers_are_left_out(path):
 
 
 def test_rows_come_once_as_the_file_grows_also_by_halves_of_a_line(path):
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     assert table.read() == []
     path.write_text("step,loss\n1,0.")
     assert table.read() == []
@@ -56,7 +60,7 @@ def test_rows_come_once_as_the_file_grows_also_by_halves_of_a_line(path):
 
 def test_a_file_that_is_written_anew_with_a_further_column_has_the_same_rows(path):
     written(path, "1,0.5", "2,0.25")
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     assert len(values(table)) == 2
     path.write_text("acc,step,loss\n")
     assert values(table) == []  # it is being written
@@ -70,7 +74,7 @@ def test_a_file_that_is_written_anew_with_a_further_column_has_the_same_rows(pat
 @pytest.mark.parametrize("shared", [0, 1, 2])
 def test_a_file_that_begins_anew_has_other_rows_however_many_are_the_same(path, shared):
     written(path, "1,9", "2,8", "3,7")
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     assert values(table) == losses(9, 8, 7)
     rows = ["1,9", "2,8", "3,7"][:shared] + ["4,6", "5,5", "6,4"]
     written(path, *rows[:1])
@@ -81,7 +85,7 @@ def test_a_file_that_begins_anew_has_other_rows_however_many_are_the_same(path, 
 
 def test_a_file_that_is_replaced_by_another_is_read_from_its_beginning(path):
     written(path, "1,9", "2,8")
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     assert values(table) == losses(9, 8)
     written(path.with_suffix(".new"), "1,7", "2,8", "3,6")
     os.replace(path.with_suffix(".new"), path)
@@ -90,7 +94,7 @@ def test_a_file_that_is_replaced_by_another_is_read_from_its_beginning(path):
 
 def test_a_shorter_file_with_other_rows_counts_at_the_end(path):
     written(path, "1,9", "2,8")
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     assert values(table) == losses(9, 8)
     written(path, "1,7")
     assert values(table) == losses(7)
@@ -98,7 +102,7 @@ def test_a_shorter_file_with_other_rows_counts_at_the_end(path):
 
 def test_a_file_that_was_cut_off_in_the_midst_of_being_written_anew_has_no_new_rows(path):
     written(path, "1,9", "2,8")
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     assert len(values(table)) == 2
     written(path, "1,9")
     assert values(table, final=True) == []
@@ -107,16 +111,16 @@ def test_a_file_that_was_cut_off_in_the_midst_of_being_written_anew_has_no_new_r
 @pytest.mark.parametrize("reached", [0, 1, 2, 3])
 def test_a_reader_goes_on_where_the_journal_ends(path, reached):
     written(path, "1,9", "2,8", "3,7")
-    positions = [None, *(measured.position for measured in TableFile(str(path), "file", None).read())]
+    positions = [None, *(measured.position for measured in table_of(path).read())]
     positions = json.loads(json.dumps(positions))
-    assert values(TableFile(str(path), "file", positions[reached])) == losses(9, 8, 7)[reached:]
+    assert values(table_of(path, positions[reached])) == losses(9, 8, 7)[reached:]
     written(path, "1,0.5", "2,0.4")
-    assert values(TableFile(str(path), "file", positions[reached]), final=True) == losses(0.5, 0.4)
+    assert values(table_of(path, positions[reached]), final=True) == losses(0.5, 0.4)
 
 
 def test_a_line_without_an_end_does_not_hold_up_the_file(path):
     path.write_text("step,loss\n1,0.5\n" + "x" * 600_000 + "\n2,0.25\n")
-    table, found = TableFile(str(path), "file", None), []
+    table, found = table_of(path), []
     while (read := values(table)) or table.has_more:
         found += read
     assert found == losses(0.5, 0.25)
@@ -125,7 +129,7 @@ def test_a_line_without_an_end_does_not_hold_up_the_file(path):
 def test_json_lines_are_read_too(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 0.5}\nnot json\n{"step": 2, "loss": 0.25}\n')
-    table = TableFile(str(path), "file", None)
+    table = table_of(path)
     assert [(measured.step, measured.values) for measured in table.read()] == [(1, {"loss": 0.5}), (2, {"loss": 0.25})]
 
 
@@ -134,7 +138,7 @@ def test_json_lines_are_read_too(tmp_path):
 
 def test_files_are_found_when_they_appear_each_once_and_not_too_many(tmp_path):
     now, log = [0.0], []
-    found = FoundFiles(str(tmp_path), ["**/*.csv"], lambda name, path: name, lambda: now[0], log.append)
+    found = FoundFiles(str(tmp_path), ["**/*.csv"], lambda name, opened: name, lambda: now[0], log.append)
     assert found.new() == []
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a.csv").touch()
@@ -152,7 +156,24 @@ def test_a_link_out_of_the_folder_is_not_read(tmp_path):
     (tmp_path / "outside.csv").touch()
     (tmp_path / "output").mkdir()
     (tmp_path / "output" / "inside.csv").symlink_to(tmp_path / "outside.csv")
-    assert FoundFiles(str(tmp_path / "output"), ["*.csv"], str, lambda: 0.0, print).new() == []
+    assert FoundFiles(str(tmp_path / "output"), ["*.csv"], lambda name, opened: name, lambda: 0.0, print
+                      ).new() == []
+
+
+def test_a_file_that_becomes_a_link_or_a_pipe_is_not_opened(tmp_path):
+    output, outside = tmp_path / "output", tmp_path / "outside.csv"
+    output.mkdir()
+    written(outside, "1,5")
+    written(output / "a.csv", "1,9")
+    [table] = FoundFiles(str(output), ["*.csv"], lambda name, opened: TableFile(opened, name, "file", None),
+                         lambda: 0.0, print).new()
+    assert values(table) == losses(9)
+    (output / "a.csv").unlink()
+    (output / "a.csv").symlink_to(outside)
+    assert values(table) == []
+    (output / "a.csv").unlink()
+    os.mkfifo(output / "a.csv")
+    assert values(table) == []
 
 
 # --- a trial ------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def framed(*events):
 
 
 def reader(path, name="events.out.tfevents.1", tags=TAGS, position=0):
-    return EventFile(str(path), "events", name, tags, position)
+    return EventFile(lambda: open(path, "rb"), "events", name, tags, position)
 
 
 @pytest.fixture
