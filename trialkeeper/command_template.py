@@ -20,6 +20,10 @@ from trialkeeper.trial_parameters import (
 
 #: Stand for all parameters, unless a parameter has this name.
 ARGUMENTS, OVERRIDES = "args", "hydra"
+#: Characters; what is longer is no name.
+LONGEST_NAME = 1000
+#: Quotes and parentheses within each other; where they are more nothing is put in.
+DEEPEST = 100
 _SINGLE, _DOUBLE, _ANSI, _VARIABLE, _BACKTICK, _PARENTHESIS = "'", '"', "$'", "${", "`", "("
 _IN_QUOTES = (_SINGLE, _DOUBLE)
 
@@ -92,9 +96,9 @@ def places(command: str) -> Iterator[Place]:
     for start, quotes in _braces(command):
         if start < end:
             continue
-        close = command.find("}", start)
+        close = command.find("}", start, start + LONGEST_NAME + 3)
         if close < 0:
-            return
+            continue
         is_escaped = command.startswith("{{", start) and command.startswith("}}", close)
         name = command[start + (2 if is_escaped else 1):close]
         if "{" in name:
@@ -107,7 +111,7 @@ def _braces(command: str) -> Iterator[Tuple[int, Optional[str]]]:
     """Where braces are opened, and the quotes around them (Place.quotes)."""
     modes: List[str] = []
     at, before, has_document = 0, "\n", False
-    while at < len(command):
+    while at < len(command) and len(modes) <= DEEPEST:
         sign, mode = command[at], modes[-1] if modes else ""
         step = 1
         if sign == "{" and mode != _VARIABLE:
@@ -128,11 +132,11 @@ def _braces(command: str) -> Iterator[Tuple[int, Optional[str]]]:
             modes.append(_DOUBLE)
         elif mode in ("", _PARENTHESIS):
             if has_document and sign == "\n":
-                yield from ((found, None) for found in range(at, len(command)) if command[found] == "{")
-                return
+                break
             step, has_document = _step_outside_quotes(command, at, before, modes, has_document)
         before = command[at:at + step][-1:]
         at += step
+    yield from ((found, None) for found in range(at, len(command)) if command[found] == "{")
 
 
 def _step_outside_quotes(command: str, at: int, before: str, modes: List[str], has_document: bool) -> Tuple[int, bool]:

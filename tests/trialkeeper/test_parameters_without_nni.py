@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 import subprocess
+import time
 
 import pytest
 
@@ -44,6 +45,15 @@ def test_a_value_is_one_word_whatever_is_in_it_and_around_it(written, value, tmp
     "cat <<EOF\n{lr}\nEOF\necho {lr}", "", "{", "'{"])
 def test_all_other_braces_keep_their_meaning(command):
     assert fill(command, {"lr": "a b"}) == command
+
+
+@pytest.mark.parametrize(("command", "filled"), [
+    ("{" * 130_000 + "}{x}", "{" * 130_000 + "}1"), ("(" * 60_000 + "{" * 60_000 + "{x}", None),
+    ("(" * 60_000 + "<<" * 30_000 + "{x}", None), ("\"$(" * 40_000 + "{x}", None), ("`" * 130_001 + "{x}", None)])
+def test_a_long_command_is_read_in_one_pass(command, filled):
+    began = time.process_time()
+    assert fill(command, {"x": 1}) == (filled or command)
+    assert time.process_time() - began < 5
 
 
 def test_doubled_braces_stand_for_the_name_in_braces():

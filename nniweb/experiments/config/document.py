@@ -209,7 +209,8 @@ class MetricsDocument(SettingsModel):
                            "whose metrics are read.")
     result: str | None = Field(
         None, min_length=1, max_length=200, description=(
-            "The metric that is the trial's result. Default: value, or the only metric of the patterns."))
+            "The metric that is the trial's result. Default: the first of objectives, or value, or the only metric "
+            "that the patterns and tags name."))
     final: Literal["last", "best", "at exit"] = Field(
         "last", description="Which value of it is the final result of a trial that ends with exit code 0: the last "
                             "one, the best one, or the last one with no intermediate results before (at exit).")

@@ -35,6 +35,15 @@ def test_one_tag_of_tensorboard_is_the_result_and_of_several_it_is_named(v2, fol
     assert "did you mean loss?" in error.message
 
 
+def test_the_main_objective_is_the_result_where_it_can_be_found(v2, folder):
+    del v2["tuner"]["classArgs"]["optimize_mode"]
+    v2 |= {"assessor": None, "objectives": [{"metric": "acc", "optimizeMode": "maximize"},
+                                            {"metric": "loss", "optimizeMode": "minimize"}]}
+    assert read(v2, folder, mlflow=True).settings.metrics["result"] == "acc"
+    assert read(v2, folder, stdout=r"(?P<loss>\S+) (?P<acc>\S+)").settings.metrics["result"] == "acc"
+    assert read(v2, folder, stdout=r"(?P<loss>\S+) (?P<value>\S+)").settings.metrics["result"] == "value"
+
+
 def test_the_output_folder_may_be_named_in_patterns_of_files(v2, folder):
     settings = read(v2, folder, files=["$NNI_OUTPUT_DIR/*.csv"], result="acc").settings
     assert settings.metrics["files"] == ["*.csv"]

@@ -29,15 +29,22 @@ def read_metrics(document: ExperimentDocument, findings: Findings) -> dict[str, 
     if document.multi_phase:
         findings.add(_FIELD, "cannot be given together with multiPhase: only a trial that imports nni asks for further "
                              "parameters")
-    result = asked.result
-    if result is None:
-        result = VALUE if known is None or VALUE in known else next(iter(known)) if len(known) == 1 else None
-        if result is None or known is None:
-            findings.add((_FIELD, "result"), "is required here; give the name of the metric that is the trial's result")
+    result = asked.result or _default(document, known)
+    if not result:
+        findings.add((_FIELD, "result"), "is required here; give the name of the metric that is the trial's result")
     elif known is not None and result not in known:
         findings.add((_FIELD, "result"), f"is {shown(result)}, but only these are read: {', '.join(sorted(known))}"
                                          f"{nearest(result, known)}")
     return {**written, "result": result}
+
+
+def _default(document: ExperimentDocument, known: set[str] | None) -> str:
+    """The result where the file names none: the main objective, or the only metric that can be found; "" for none."""
+    if document.objectives and (known is None or document.objectives[0].metric in known):
+        return document.objectives[0].metric
+    if known is not None and (VALUE in known or len(known) == 1):
+        return VALUE if VALUE in known else next(iter(known))
+    return ""
 
 
 def _known_metrics(written: dict[str, Any]) -> set[str] | None:
