@@ -14,6 +14,8 @@ from trialkeeper.mlflow_calls import MlflowMetrics
 from trialkeeper.step_groups import Measured, StepGroups
 from trialkeeper.table_metrics import TableFile
 
+#: A source is read so often at one look while it has more.
+READS_PER_LOOK = 8
 #: Problems that are told of, and names in one.
 MOST_TOLD = 10
 #: What TensorBoard takes for its files.
@@ -75,7 +77,7 @@ class ScriptMetrics:
         self._sources += [(source, StepGroups()) for found in self._found for source in found.new(final)]
         for source, groups in self._sources:
             complete: List[Measured] = []
-            for measured in _all_of(source) if final else source.read():
+            for measured in _all_of(source) if final else _next_of(source):
                 complete += groups.add(measured, now)
             complete += groups.close(None if final else now)
             for group in complete:
@@ -138,6 +140,15 @@ class ScriptMetrics:
             if isinstance(result.get(self._main), (int, float)):
                 self._others.update((name, item) for name, item in result.items() if name != self._main)
                 self._note(result)
+
+
+def _next_of(source: Source) -> Iterator[Measured]:
+    """What came since the last call; of very much a part, so that the keeper does other things as well."""
+    yield from source.read()
+    for _ in range(READS_PER_LOOK - 1):
+        if not source.has_more:
+            return
+        yield from source.read()
 
 
 def _all_of(source: Source) -> Iterator[Measured]:

@@ -196,6 +196,14 @@ def test_a_pattern_that_takes_too_long_is_told_and_the_trial_is_ended_on_time(ke
     assert server.output().count(line) == 5
 
 
+def test_megabytes_that_are_printed_at_once_are_all_read(keeper, server):
+    code = "for i in range(20000):\n    print('step', i, 'x' * 60, 'acc=%d' % i)"
+    document = metrics(stdout=r"step (?P<step>\d+) .*acc=(?P<value>\d+)")
+    assert keeper.run(keeper.python_command(code), metrics=document) == 0
+    server.wait_for(lambda: len(server.values()) == 20001)
+    assert [int(float(value)) for value in server.values()] == [*range(20000), 19999]
+
+
 def test_a_pattern_that_this_python_does_not_know_ends_no_trial(keeper, server):
     assert keeper.run("echo epoch 1 acc=0.5", metrics=metrics(stdout="(?P<value>")) == 0
     assert told(server) == []
