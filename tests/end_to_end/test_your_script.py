@@ -15,6 +15,8 @@ from nniweb.experiments.config import parse_experiment_config
 from tests.end_to_end.running_server import ROOT, RunningServer
 from tests.end_to_end.test_client_guide import environment
 from tests.fakes.real_mlflow import mlflow_python
+from trialkeeper.command_template import fill
+from trialkeeper.trial_parameters import as_overrides, flat, parameter_variables
 
 PAGE = (ROOT / "docs" / "your-script.md").read_text()
 #: The name of a file, its language, its text.
@@ -35,6 +37,22 @@ def examples() -> list[dict[str, str]]:
 def test_every_script_of_the_page_is_run() -> None:
     assert len(re.findall(r"^```python$", PAGE, re.MULTILINE)) == sum(language == "python" for _, language, _ in BLOCKS)
     assert len(examples()) >= 2
+
+
+def test_the_table_of_parameters_says_what_a_script_gets() -> None:
+    table = PAGE.partition("| your script takes | write | it gets |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`([^`]+)`", line) for line in table.splitlines()]
+    parameters = {"lr": 0.01, "layers": 3}
+    assert len(rows) == 5
+    for command, gets in rows[:3]:
+        assert fill(command, parameters) == f"python3 train.py {gets}"
+    assert rows[3][1:] == [f"{name}={value}" for name, value in parameter_variables(parameters).items()]
+    assert json.loads(rows[4][1]) == parameters
+    [nested] = re.findall(r'For `(\{"model": [^`]+)`', PAGE)
+    found = flat(json.loads(nested))
+    assert found == {"model": "forest", "model.trees": 100}
+    assert " ".join(as_overrides(found)) in PAGE
+    assert all(f"`{name}`" in PAGE for name in (*found, *parameter_variables(found)))
 
 
 @pytest.mark.parametrize("text", re.findall(r"^```yaml\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL))
