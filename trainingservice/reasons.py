@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainingservice.words.byte_size import byte_size
+from trainingservice.words.metric_words import METRIC_PROBLEMS, metrics_not_found
 from trainingservice.words.shown_value import shown
 from trainingservice.words.status_words import status_word
 from trainingservice.words.warm_start_words import PLAIN_START_CAUSES, plain_start
@@ -761,6 +762,9 @@ CODES: dict[str, Kind] = {
     "plain_start": Kind(
         "A warm start was asked for (warmStart), and trials are started plainly. cause: why, one of "
         f"{', '.join(PLAIN_START_CAUSES)}; detail: a name or a text, \"\" for none.", plain_start),
+    "metrics_not_found": Kind(
+        "The keeper of a trial could not read metrics where the section metrics says. problem: no_result or one of "
+        f"{', '.join(METRIC_PROBLEMS)}; detail: a stream, a file or names, \"\" for none.", metrics_not_found),
     "no_checkpoints": Kind(
         "The keepers of the platform do not call this server, so they cannot send checkpoints.",
         lambda platform: (f"On {platform} the keepers of trials do not call this server with these settings, so they "

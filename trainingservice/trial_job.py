@@ -103,6 +103,10 @@ class JobApplicationForm:
     #: Where a machine has an agent: the trial is forked from a process that has imported these modules; True: those
     #: that the experiment's first trials load.
     warm_start: bool | tuple[str, ...] = False
+    #: Names of parameters, flat, of which a trial may lack some; in its command they are empty.
+    parameter_names: tuple[str, ...] = ()
+    #: Where the keeper reads metrics that the trial does not report itself.
+    metrics: contract.MetricsDocument | None = None
 
     @property
     def longest_end(self) -> float:
@@ -224,6 +228,7 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
         "platform": platform,
         "command": form.command,
         "parameters": [{"index": form.hyper_parameters.index, "text": form.hyper_parameters.value}],
+        "parameter_names": list(form.parameter_names),
         "multi_phase": form.multi_phase,
         "environment": dict(form.environment),
         "inherit_environment": inherit_environment,
@@ -240,6 +245,7 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
         },
         "keep_files": list(form.keep_files),
         "checkpoints": form.checkpoints,
+        "metrics": form.metrics,
         "warm_start": list(form.warm_start) if isinstance(form.warm_start, tuple) else form.warm_start,
     }
     if (nodes := nodes_of(form.options)) > 1:

@@ -300,6 +300,40 @@ PLAIN_START_CAUSES = ("no_agent", "command", "variable", "interpreter", "import"
                       "memory", "slow", "failed", "shadowed", "no_process", "parents")
 
 
+#: When the value of a metric that the keeper reads is a trial's final result: the last one of a trial that ended with
+#: exit code 0; the best one of it; the last one of it, with no intermediate results before.
+LAST, BEST, AT_EXIT = "last", "best", "at exit"
+FINALS = (LAST, BEST, AT_EXIT)
+
+
+#: What kept a keeper from finding metrics: a pattern took too long on some lines, or is none in the keeper's Python;
+#: an event file is damaged; there are too many files; the result was not found although the trial ended well.
+METRIC_PROBLEMS = ("slow_pattern", "unknown_pattern", "damaged_file", "too_many_files", "no_result")
+
+
+class MetricProblem(TypedDict):
+    problem: str             #: one of METRIC_PROBLEMS
+    detail: str              #: where: a stream, a file, patterns; of no_result the names that were found, or ""
+
+
+class MetricsDocument(TypedDict, total=False):
+    """Where the keeper reads the metrics of a script that does not import ``nni``. What is not there is not read."""
+
+    #: A regular expression for lines of the stream, or "json": see line_metrics.
+    stdout: str
+    stderr: str
+    #: Patterns of files in the trial's output folder with a row for each step: CSV, TSV, or JSON lines.
+    files: List[str]
+    #: Tags of scalars in TensorBoard's event files in that folder, alone or behind the folder of their file.
+    tensorboard: List[str]
+    #: Whether the trial gets a tracking server for MLflow.
+    mlflow: bool
+    result: str              #: the metric that is the trial's result, by its name there
+    main: str                #: the name under which results are reported
+    final: str               #: one of FINALS
+    greater_is_better: bool
+
+
 class WarmStartDocument(TypedDict, total=False):
     """How a trial was started where a warm start was asked for."""
 
@@ -322,6 +356,8 @@ class JobDocument(TypedDict, total=False):
     platform: str            #: informational; the trial's NNI_PLATFORM is always "local"
     command: str             #: shell text, run by ``/bin/bash -c`` (``sh`` where there is no bash)
     parameters: List[ParameterDocument]
+    #: Names of parameters (flat, see trial_parameters) of which a trial may lack some: in its command they are empty.
+    parameter_names: List[str]
     multi_phase: bool
     #: Variables for the trial, complete replacement values.
     environment: Dict[str, str]
@@ -342,6 +378,8 @@ class JobDocument(TypedDict, total=False):
     #: The trial is forked by a process that has imported its modules: these, or True: those that the first trials load.
     #: False, or not there: it is started plainly.
     warm_start: Union[bool, List[str]]
+    #: None, or not there: the trial reports its metrics itself.
+    metrics: Optional[MetricsDocument]
 
 
 class KeeperDocument(TypedDict, total=False):
@@ -395,7 +433,8 @@ class ReportReply(TypedDict, total=False):
 #: ended    exit_code (int or None), signal (int or None), reason, message (a sentence, may be
 #:          ""), duration (seconds by the monotonic clock, 0 if never started; of a trial whose keeper
 #:          was killed from its start to its last sign, by the machine's clock), warm_start (WarmStartDocument;
-#:          not there where none was asked for, or there is nothing to tell)
+#:          not there where none was asked for, or there is nothing to tell), metric_problems (a list of
+#:          MetricProblem; not there where there were none)
 Entry = Dict[str, Any]
 
 #: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],

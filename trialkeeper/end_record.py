@@ -7,7 +7,8 @@ from trialkeeper import contract
 from trialkeeper.child_process import ChildProcess
 
 #: Of EXIT_FILE: reason, message, exit_code, signal, duration (seconds), at (unix seconds); ``claimed`` where the
-#: attempt turned out to be another keeper's; ``warm_start`` where that was asked for (WarmStartDocument).
+#: attempt turned out to be another keeper's; ``warm_start`` where that was asked for (WarmStartDocument);
+#: ``metric_problems`` where there were some (MetricProblem).
 TrialEnd = Dict[str, Any]
 
 _ENTRY_FIELDS = ("exit_code", "signal", "reason", "message", "duration")
@@ -24,8 +25,7 @@ def ended_entry(end: TrialEnd) -> contract.Entry:
     """The entry that reports the end."""
     entry: contract.Entry = {"type": contract.ENDED}
     entry.update((name, end.get(name)) for name in _ENTRY_FIELDS)
-    if end.get("warm_start") is not None:
-        entry["warm_start"] = end["warm_start"]
+    entry.update((name, end[name]) for name in ("warm_start", "metric_problems") if end.get(name))
     return entry
 
 

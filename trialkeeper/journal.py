@@ -126,11 +126,13 @@ class Journal:
         #: Whether the machine was switched off, or started anew, since the journal was begun on it.
         self.machine_was_off = False
         self._offsets = array("Q")  # of entry n at index n - 1
-        #: Source -> how far it was read when its last entry was written.
-        self.positions: Dict[str, int] = {}
+        #: Source -> how far it was read when its last entry was written: an offset, or what the source makes of it.
+        self.positions: Dict[str, Any] = {}
         #: How many bytes of each stream were reported: stream -> sum of the pieces' lengths.
         self.reported_output: Dict[str, int] = {}
         self.started = self.ended = False
+        #: Whether it has a final result.
+        self.has_final = False
         #: The ``ended`` entry, None while there is none.
         self.end: Optional[contract.Entry] = None
         #: The ``checkpoint`` entries.
@@ -270,6 +272,8 @@ class Journal:
         elif kind == contract.METRIC:
             if entry["kind"] == contract.PERIODICAL:
                 self._next_sequence = max(self._next_sequence, entry["sequence"] + 1)
+            elif entry["kind"] == contract.FINAL:
+                self.has_final = True
         elif kind == contract.CHECKPOINT:
             self.checkpoints.append(entry)
         elif kind == contract.OUTPUT:

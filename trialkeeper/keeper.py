@@ -31,6 +31,7 @@ from trialkeeper.attempt_folder import make_private_folder, modified_at, read_ob
 from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
+from trialkeeper.command_template import Given, given_without_nni
 from trialkeeper.control_group import Gathering, recorded_group
 from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
@@ -41,15 +42,18 @@ from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
 from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
+from trialkeeper.mlflow_endpoint import MlflowEndpoint
 from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.ranks import free_port, last_lines
 from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
+from trialkeeper.script_metrics import script_metrics
 from trialkeeper.server_connection import ServerAway, ServerConnection
 from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_environment import trial_environment
+from trialkeeper.trial_parameters import is_printable
 from trialkeeper.trial_watch import LOOK_EVERY, TrialWatch
 from trialkeeper.wakeups import Wakeups
 from trialkeeper.warm_child import WarmTree
@@ -107,6 +111,7 @@ class Keeper:
         self._gpus: Optional[GpuWatch] = None
         self._usage: Optional[TrialResources] = None
         self._checkpoints: Optional[Checkpoints] = None
+        self._mlflow: Optional[MlflowEndpoint] = None
 
     def run(self) -> int:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
@@ -133,8 +138,10 @@ class Keeper:
         self._make_reporter()
         if self._is_run_again and self._journal.is_of_a_run_that_was_stopped():
             self._earlier = self._journal.begin_run()
-        self._recorder = Recorder(self._folder, self._journal, self._limits, now=self._now, clock=self._clock,
-                                  log=self._log, notify=self._notify_reporter, earlier=self._earlier)
+        self._recorder = Recorder(
+            self._folder, self._journal, self._limits, now=self._now, clock=self._clock, log=self._log,
+            notify=self._notify_reporter, earlier=self._earlier,
+            script=script_metrics(job, self._folder, self._journal, self._clock, self._log))
         self._make_checkpoints()
         if not self._journal.started and self._inbox.is_canceled():
             self._log("the attempt was cancelled before it began")
@@ -152,6 +159,7 @@ class Keeper:
             self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
+            self._conclude_metrics(end)
             self._send_last_checkpoint(end)
             self._hand_over_kept_files()
             self._record_end(end)
@@ -419,6 +427,7 @@ class Keeper:
             os.makedirs(nni_folder, exist_ok=True)
             for parameter in self._job.get("parameters") or []:
                 self._write_parameters(parameter["index"], parameter["text"])
+            given = self._parameters_without_nni(nni_folder)
         except OSError as error:
             raise CannotStart("the parameters could not be written to %s: %s" % (nni_folder, error)) from error
         try:
@@ -431,11 +440,11 @@ class Keeper:
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
             wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id,
-            checkpoints=None if self._checkpoints is None else self._checkpoints.path)
+            checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables)
         output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
-        warm = self._warm.start(self._job, environment, self._working_directory, self._folder, output, self._wakeups,
-                                self._wait_and_go_on, self._clock)
-        child = warm or ChildProcess(self._job["command"], self._working_directory, environment, *output)
+        warm = self._warm.start(self._job, given.command, environment, self._working_directory, self._folder, output,
+                                self._wakeups, self._wait_and_go_on, self._clock)
+        child = warm or ChildProcess(given.command, self._working_directory, environment, *output)
         self._tree = ProcessTree(
             self._journal.journal_id, child.pid, child.start_time, own_children=True, reaps_orphans=reaps
         ) if warm is None else WarmTree(self._journal.journal_id, warm)
@@ -452,6 +461,20 @@ class Keeper:
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
         return child
+
+    def _parameters_without_nni(self, nni_folder: str) -> Given:
+        """The first parameters, for a script that does not import ``nni``. Raises CannotStart, OSError."""
+        first = (self._job.get("parameters") or [{"index": 0, "text": ""}])[0]["text"]
+        text = first if self._checkpoints is None else self._checkpoints.told(first)
+        given = given_without_nni(self._job, text, nni_folder)
+        if not is_printable(given.command):
+            raise CannotStart("a parameter in the command has a character that no program can be given (NUL)")
+        if (self._job.get("metrics") or {}).get("mlflow"):
+            if self._mlflow is None:
+                self._mlflow = MlflowEndpoint(nni_folder)
+                self._wakeups.threads.start("mlflow", self._mlflow.serve)
+            given.variables.update(self._mlflow.variables())
+        return given
 
     def _choose_port(self) -> None:
         """Where the ranks of a trial with several nodes meet: as late as can be, so that no other program takes it."""
@@ -612,6 +635,13 @@ class Keeper:
                                      has_ended_well and end.get("reason") == contract.EXITED)
         except Exception:  # a bug of ours: the end is told all the same
             self._log("the last checkpoint was not sent:\n" + traceback.format_exc())
+
+    def _conclude_metrics(self, end: TrialEnd) -> None:
+        """Of a script whose metrics are read: its final result, and what kept the keeper from finding one."""
+        has_ended_well = end.get("reason") == contract.EXITED and end.get("exit_code") == 0
+        problems = self._recorder.conclude_metrics(has_ended_well)
+        if problems:
+            end["metric_problems"] = problems
 
     def _hand_over_kept_files(self) -> None:
         try:

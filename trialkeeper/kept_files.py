@@ -42,9 +42,9 @@ def find_kept_files(working_directory: str, output_folder: str, patterns: List[s
     found: Dict[str, KeptFile] = {}
     for pattern in patterns:
         if pattern.startswith(OUTPUT):
-            matching = _matching(output_folder, pattern[len(OUTPUT):], OUTPUT[1:], log)
+            matching = matching_files(output_folder, pattern[len(OUTPUT):], OUTPUT[1:], log)
         else:
-            matching = _matching(working_directory, pattern, "", log)
+            matching = matching_files(working_directory, pattern, "", log)
         found.update((file.name, file) for file in matching)
     files: List[KeptFile] = []
     total = 0
@@ -59,7 +59,7 @@ def find_kept_files(working_directory: str, output_folder: str, patterns: List[s
     return files
 
 
-def _matching(folder: str, pattern: str, prefix: str, log: Callable[[str], None]) -> Iterator[KeptFile]:
+def matching_files(folder: str, pattern: str, prefix: str, log: Callable[[str], None]) -> Iterator[KeptFile]:
     """The files below the folder that match; ``prefix`` stands before their names."""
     root = os.path.realpath(folder)
     for path in _Walk(root, pattern, log).files():

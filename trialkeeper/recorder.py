@@ -8,6 +8,7 @@ from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.metric_source import CHECKPOINT_MARK, metrics_of
 from trialkeeper.output_files import OutputFile
+from trialkeeper.script_metrics import ScriptMetrics
 
 
 class Recorder:
@@ -15,12 +16,14 @@ class Recorder:
 
     def __init__(self, folder: str, journal: Journal, limits: contract.LimitsDocument, *, now: Callable[[], float],
                  clock: Callable[[], float], log: Callable[[str], None],
-                 notify: Callable[[List[contract.Entry]], None], earlier: Optional[EarlierRuns] = None) -> None:
+                 notify: Callable[[List[contract.Entry]], None], earlier: Optional[EarlierRuns] = None,
+                 script: Optional[ScriptMetrics] = None) -> None:
         """``now``: the entries' time; ``clock``: monotonic seconds; ``notify`` hears what the journal has more.
 
-        ``earlier``: what the trial's files say comes behind what it reported in these runs.
+        ``earlier``: what the trial's files say comes behind what it reported in these runs. ``script``: metrics that
+        the trial does not report itself.
         """
-        self._earlier = earlier
+        self._earlier, self._script = earlier, script
         #: Where the trial has a folder for checkpoints: takes what the trial says of them out of its metrics.
         self.checkpoints: Optional[Checkpoints] = None
         self._journal, self._now, self._log, self._notify = journal, now, log, notify
@@ -62,6 +65,8 @@ class Recorder:
             for entry in entries:
                 _move_behind(self._earlier, entry)
         entries = without_marks(entries) if self.checkpoints is None else self.checkpoints.take_marks(entries)
+        if self._script is not None:
+            entries += self._script.read(final)
         self.record(entries)
         if self.checkpoints is not None and not self._metrics.has_more:
             self.checkpoints.send_complete()
@@ -69,9 +74,20 @@ class Recorder:
     def drain(self) -> None:
         """Journal all that is left: nothing of the trial runs any more."""
         self.pump()
-        while self._metrics.has_more and not self._pending:
+        while (self._metrics.has_more or self._script is not None and self._script.has_more) and not self._pending:
             self.pump()
         self.pump(final=True)
+
+    def conclude_metrics(self, has_ended_well: bool) -> List[contract.MetricProblem]:
+        """Journal the final result of a trial that ended well and did not report one itself, after ``drain``, and tell
+        what kept the keeper from finding metrics.
+        """
+        if self._script is None:
+            return []
+        entry = self._script.final_entry() if has_ended_well and not self._journal.has_final else None
+        if entry is not None:
+            self.record([entry])
+        return self._script.problems(has_ended_well and entry is None and not self._journal.has_final)
 
 
 def without_marks(entries: List[contract.Entry]) -> List[contract.Entry]:

@@ -10,22 +10,27 @@ from typing import Dict, List, Mapping, Optional
 from trialkeeper import contract
 from trialkeeper.process_tree import MARK_VARIABLE
 from trialkeeper.ranks import rank_variables
+from trialkeeper.trial_parameters import is_of_parameters
 
 #: Would send the SDK elsewhere or make it take itself for a tuner.
 _NEVER = ("NNI_TRIAL_COMMAND_CHANNEL", "NNI_TUNER_COMMAND_CHANNEL", "SDK_PROCESS")
+#: Where MLflow's clients find their server.
+MLFLOW_URI = "MLFLOW_TRACKING_URI"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *, nni_folder: str,
                       working_directory: str, wake: Optional[str], for_trials: Optional[str],
-                      mark: str, checkpoints: Optional[str] = None) -> Dict[str, str]:
+                      mark: str, checkpoints: Optional[str] = None,
+                      further: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
     """All variables of the trial. ``inherited``: those of the keeper, of which the job may allow only some.
 
-    ``checkpoints``: its folder for checkpoints, None where it has none.
+    ``checkpoints``: its folder for checkpoints, None where it has none. ``further``: what else the keeper gives it.
     """
     allowed = job.get("inherit_environment")
     environment = {name: value for name, value in inherited.items()
-                   if not name.startswith("NNI_KEEPER_") and (allowed is None or name in allowed)}
+                   if not (name.startswith("NNI_KEEPER_") or is_of_parameters(name))
+                   and (allowed is None or name in allowed)}
     # what a trial prints shall be seen while it runs, not when its buffer is full
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.update(job.get("environment") or {})
@@ -44,6 +49,7 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
         "NNI_CODE_DIR": working_directory,
         "MULTI_PHASE": "true" if job.get("multi_phase") else "false",
         MARK_VARIABLE: mark,
+        **(further or {}),
     })
     environment["PATH"] = os.pathsep.join([*(job.get("path") or []), environment.get("PATH") or _DEFAULT_PATH])
     if for_trials is not None:
@@ -52,9 +58,19 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
     environment.pop(contract.ENV_CHECKPOINTS, None)  # of a trial that the keeper itself is part of
     if checkpoints is not None:
         environment[contract.ENV_CHECKPOINTS] = checkpoints
+    if MLFLOW_URI in (further or {}):
+        _leave_out_of_proxies(environment, "127.0.0.1")
     if wake is not None:
         environment[contract.ENV_WAKE] = wake
     gpus: Optional[List[int]] = job.get("gpu_indices")
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else "-1"
     return environment
+
+
+def _leave_out_of_proxies(environment: Dict[str, str], address: str) -> None:
+    """Where the machine has a proxy for HTTP, this address is reached without it."""
+    if not any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
+        return
+    for name in ("NO_PROXY", "no_proxy"):
+        environment[name] = ",".join(filter(None, [environment.get(name), address]))

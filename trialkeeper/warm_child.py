@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 from trialkeeper import contract, machine
 from trialkeeper.child_process import ChildProcess
 from trialkeeper.process_tree import MARK_VARIABLE, ProcessTree, descendants
+from trialkeeper.trial_parameters import is_of_parameters
 from trialkeeper.wakeups import Wakeups
 from trialkeeper.warm_command import NotWarm, PythonCall
 
@@ -28,7 +29,7 @@ _FORK_SECONDS = 30.0
 #: Variables of which each trial has its own values; a parent's modules must not depend on them.
 OF_ONE_TRIAL = ("NNI_SYS_DIR", "NNI_OUTPUT_DIR", "NNI_CODE_DIR", "NNI_TRIAL_JOB_ID", "NNI_TRIAL_SEQ_ID",
                 "NNI_TRIAL_SEED", "NNI_REPLICATE", "CUDA_VISIBLE_DEVICES", MARK_VARIABLE, contract.ENV_WAKE,
-                contract.ENV_CHECKPOINTS, "PWD", "OLDPWD")
+                contract.ENV_CHECKPOINTS, "PWD", "OLDPWD", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN")
 
 
 class WarmRequest:
@@ -40,7 +41,9 @@ class WarmRequest:
         self.mark = environment[MARK_VARIABLE]
         for_trials = for_trials or ""
         is_of_attempt = for_trials.startswith(os.path.join(attempt_folder, ""))
-        common = {name: value for name, value in environment.items() if name not in OF_ONE_TRIAL}
+        of_one_trial = [*OF_ONE_TRIAL, *filter(is_of_parameters, environment)]
+        shared = {name: value for name, value in environment.items() if name not in of_one_trial}
+        common = dict(shared)
         if is_of_attempt:
             common["PYTHONPATH"] = common["PYTHONPATH"][:-len(for_trials)]
         named = None if modules is True else list(modules or [])
@@ -50,9 +53,8 @@ class WarmRequest:
             "key": key, "experiment": experiment, "modules": named,
             "parent": {"path": call.path, "program": call.program, "options": call.options, "directory": directory,
                        # a mark of the same length, which is no trial's: processes of a trial write theirs over it
-                       "environment": {**{name: value for name, value in environment.items()
-                                          if name not in OF_ONE_TRIAL}, MARK_VARIABLE: "0" * len(self.mark)},
-                       "trial_variables": list(OF_ONE_TRIAL)},
+                       "environment": {**shared, MARK_VARIABLE: "0" * len(self.mark)},
+                       "trial_variables": of_one_trial},
             "kind": call.kind, "target": call.target, "arguments": call.arguments, "words": call.words(),
             "directory": directory, "environment": dict(environment), "mark_variable": MARK_VARIABLE,
             "mark": self.mark, "for_trials": for_trials, "parents_for_trials": for_trials,

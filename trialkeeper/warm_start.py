@@ -17,10 +17,11 @@ class WarmStart:
         self._agent_socket = agent_socket
         self._told: Optional[contract.WarmStartDocument] = None
 
-    def start(self, job: contract.JobDocument, environment: Mapping[str, str], directory: str, attempt_folder: str,
-              output: Tuple[str, str], wakeups: Wakeups, wait: Callable[[float], bool],
+    def start(self, job: contract.JobDocument, command: str, environment: Mapping[str, str], directory: str,
+              attempt_folder: str, output: Tuple[str, str], wakeups: Wakeups, wait: Callable[[float], bool],
               clock: Callable[[], float]) -> Optional[WarmChild]:
-        """The trial's process; None where it is to be started plainly. ``output``: files for stdout and stderr.
+        """The trial's process; None where it is to be started plainly. ``command``: with the parameters in it;
+        ``output``: files for stdout and stderr.
 
         ``wait`` so many seconds, or until something happens; False: the attempt is to end.
         """
@@ -30,7 +31,7 @@ class WarmStart:
         try:
             if self._agent_socket is None:
                 raise NotWarm("no_agent")
-            call = python_call_of(job["command"], directory, environment)
+            call = python_call_of(command, directory, environment)
             request = WarmRequest(
                 call, experiment=job.get("experiment_id", ""), modules=modules, directory=directory,
                 environment=environment_by_shell(environment, directory, call.path),

@@ -1,4 +1,4 @@
-"""Logs of requests that are refused. What a stranger sends is no defect of the server: it leaves a line, no traceback."""
+"""Logs of refused requests. What a stranger sends is no defect of the server: it leaves a line, no traceback."""
 
 import logging
 

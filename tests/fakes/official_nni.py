@@ -1,17 +1,12 @@
 """The official ``nni`` package, in virtual environments of its own, for tests that compare with it.
 
-They are made once, below ~/.cache/nniweb-tests (or NNIWEB_TEST_CACHE), from the package index that pip uses; a test
-that needs one skips with the reason where that fails.
+They are made once; a test that needs one skips with the reason where that fails.
 """
 
-import fcntl
-import functools
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.fakes.own_environments import python_with
 
 #: The trial's side of older releases needs only these; their other requirements do not exist for today's Python.
 _FOR_TRIALS = ["json_tricks", "numpy", "pandas", "pyyaml", "ruamel.yaml", "filelock", "prettytable", "psutil",
@@ -41,38 +36,9 @@ NNICTL_INSTALLATIONS = {
 }
 
 
-@functools.cache
 def official_python(version: str, interpreter: str = sys.executable) -> Path:
     """The interpreter of an environment with this version, made with ``interpreter``. Skips the test where there can be
     none.
     """
-    cache = Path(os.environ.get("NNIWEB_TEST_CACHE") or Path.home() / ".cache" / "nniweb-tests")
-    of_python = subprocess.run([interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=True,
-                               capture_output=True, text=True).stdout.strip()
-    folder = cache / f"nni-{version.replace(' ', '-')}-python{of_python}"
-    python, done = folder / "bin" / "python", folder / "installed"
-    cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / f"{folder.name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
-        if not done.exists():
-            problem = _install(version, folder, python, interpreter)
-            if problem:
-                pytest.skip(f"the official nni {version} cannot be installed: {problem}")
-            done.touch()
-    return python
-
-
-def _install(version: str, folder: Path, python: Path, interpreter: str) -> str:
-    """Make the environment; "" or the last line of what went wrong."""
-    wanted_here = {**INSTALLATIONS, **OLD_INSTALLATIONS, **NNICTL_INSTALLATIONS}[version]
-    steps = [[interpreter, "-m", "venv", "--clear", str(folder)],
-             *([str(python), "-m", "pip", "install", "-q", *wanted] for wanted in wanted_here),
-             [str(python), "-c", "import nni"]]
-    for step in steps:
-        try:
-            done = subprocess.run(step, capture_output=True, text=True, timeout=900)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        if done.returncode:
-            return (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return ""
+    wanted = {**INSTALLATIONS, **OLD_INSTALLATIONS, **NNICTL_INSTALLATIONS}[version]
+    return python_with("nni", version, wanted, "the official nni", interpreter)

@@ -93,6 +93,8 @@ EXAMPLES = {
                    "a process of 187.0 MB has imported 1 module, and is forked"),
     "plain_start": ({"machine": "m", "cause": "threads", "detail": "3"},
                     "leave threads running after they were imported: 3."),
+    "metrics_not_found": ({"trial": 3, "problem": "no_result", "detail": "loss"},
+                          "Trial 3 ended well, but its result was not found. Found: loss."),
     "checkpoint_resumed": ({"name": "step-3", "step": 3, "attempt": 1}, "(step 3) of attempt 1"),
     "no_checkpoints": ({"platform": "kubernetes"}, "On kubernetes the keepers of trials do not call"),
     "auto_model": ({"most": 150}, "up to 150 results"),

@@ -21,7 +21,8 @@ def dispositions():
 
 main = sys.modules["__main__"]
 environment = {name: value for name, value in os.environ.items()
-               if name not in ("NNI_SYS_DIR", "NNI_OUTPUT_DIR", "NNI_KEEPER_ATTEMPT", "NNI_KEEPER_WAKE", "PYTHONPATH")}
+               if name not in ("NNI_SYS_DIR", "NNI_OUTPUT_DIR", "NNI_PARAMETERS_FILE", "NNI_KEEPER_ATTEMPT",
+                               "NNI_KEEPER_WAKE", "PYTHONPATH")}
 print(json.dumps({
     "argv": sys.argv, "orig_argv": sys.orig_argv, "executable": sys.executable, "prefix": sys.prefix,
     "path": [entry for entry in sys.path if "for_trials" not in entry], "flags": str(sys.flags),
@@ -69,6 +70,18 @@ def test_a_warm_trial_sees_what_a_plain_one_sees(attempts, arguments):
     assert json.loads(stdout(warm)) == json.loads(stdout(plain))
     assert stderr(warm) == stderr(plain)
     assert how_started(plain) == {}
+
+
+def test_trials_with_other_parameters_share_a_parent_and_see_their_own(attempts):
+    attempts.write("import json, os, sys\nprint(sys.argv[1:], os.environ['NNI_PARAM_LR'],"
+                   " json.load(open(os.environ['NNI_PARAMETERS_FILE'])))")
+    seen = []
+    for rate in ("0.1", "two words"):
+        text = json.dumps({"parameter_id": 1, "parameters": {"lr": rate}})
+        warm = attempts.until_warm(command=f"{sys.executable} trial.py {{args}} {{lr}}",
+                                   parameters=[{"index": 0, "text": text}])
+        seen.append(stdout(warm))
+    assert seen == [f"{[f'--lr={rate}', rate]} {rate} {{'lr': {rate!r}}}\n" for rate in ("0.1", "two words")]
 
 
 @pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13"])

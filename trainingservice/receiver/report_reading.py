@@ -42,6 +42,8 @@ MAX_PATH = 4096
 MAX_MESSAGE = 4000
 #: The detail of a checkpoint that failed is cut to this length, for the same reason.
 MAX_DETAIL = 500
+#: Of one trial's metrics.
+MAX_PROBLEMS = 10
 #: Most GPUs one trial can name.
 MAX_GPUS = 1024
 
@@ -289,7 +291,8 @@ def _read_ended(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {"exit_code": _integer(raw, "exit_code", -_INT32 - 1, 2 * _INT32 + 1, optional=True),
             "signal": _integer(raw, "signal", 0, _INT32, optional=True), "reason": raw["reason"],
             "message": storable(message[:MAX_MESSAGE]), "duration": duration,
-            "warm_start": _read_warm_start(raw.get("warm_start"))}
+            "warm_start": _read_warm_start(raw.get("warm_start")),
+            "metric_problems": _read_metric_problems(raw.get("metric_problems"))}
 
 
 def _read_warm_start(raw: Any) -> contract.WarmStartDocument | None:
@@ -304,6 +307,14 @@ def _read_warm_start(raw: Any) -> contract.WarmStartDocument | None:
     if raw.get("cause") not in contract.PLAIN_START_CAUSES or not isinstance(raw.get("detail"), str):
         return None
     return {"warm": False, "cause": raw["cause"], "detail": storable(raw["detail"][:MAX_DETAIL])}
+
+
+def _read_metric_problems(raw: Any) -> list[contract.MetricProblem]:
+    """Those that can be read: nothing depends on them."""
+    return [{"problem": one["problem"], "detail": storable(one["detail"][:MAX_DETAIL])}
+            for one in (raw if isinstance(raw, list) else [])[:MAX_PROBLEMS]
+            if isinstance(one, dict) and one.get("problem") in contract.METRIC_PROBLEMS
+            and isinstance(one.get("detail"), str)]
 
 
 def _read_checkpoint(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from nniweb.experiments.config.settings import AlgorithmSettings, ClusterEntry, 
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
-    check_files_to_keep,
     check_that_workers_know,
     check_way_for_code,
     check_way_home,
     check_what_the_cluster_permits,
+    check_work_of_keepers,
     may_use,
 )
 from nniweb.experiments.launch.launch_cluster import cluster_named
@@ -172,7 +172,7 @@ def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> N
     check_what_the_cluster_permits(platform, settings, cluster, options, owner)
     check_way_home(platform, settings, cluster)
     check_way_for_code(settings, cluster, None)
-    check_files_to_keep(platform, settings)
+    check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, cluster, options)
     if reason := why_not_so_many_gpus(owner, experiment.group, options.gpus_of_a_trial(settings.trial_gpu_number)):
         raise Refused(reason, "trialGpuNumber")
@@ -197,5 +197,6 @@ def _settings_of(experiment: Experiment, entry: ClusterEntry) -> ExperimentSetti
         trial_options=entry.trial_options, trial_gpu_number=gpus, tuner=AlgorithmSettings(name="Random"),
         trial_code_directory=Path(experiment.code_folder) if experiment.code_folder else None,
         keep_files=tuple(experiment.keep_files), checkpoints=experiment.config.get("checkpoints"),
+        metrics=experiment.config.get("metrics") or {},
         nni_manager_ip=experiment.callback_url or None, trial_concurrency=experiment.trial_concurrency,
         optimize_mode=experiment.optimize_mode, multi_phase=experiment.multi_phase)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, Finit
 
 from nniweb.experiments.config.callback_address import check_callback_address
 from nniweb.experiments.config.durations import Duration, Grace
+from nniweb.experiments.config.trial_script.metric_pattern import check_pattern
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.memory_size import Megabytes
@@ -62,6 +63,15 @@ def within_its_folder(pattern: str) -> str:
         raise ValueError(f"{shown(pattern)} leaves the trial's folder, and only files within it are kept. Write a path "
                          f"from the working directory (out/*.bin), or from the output folder ({OUTPUT}*.pt)")
     return pattern
+
+
+def within_output(pattern: str) -> str:
+    """The same pattern of files in the output folder. Raises ValueError where it leaves it."""
+    inner = pattern.removeprefix(OUTPUT)
+    if inner.startswith("/") or posixpath.normpath(inner).split("/")[0] == "..":
+        raise ValueError(f"{shown(pattern)} leaves the trial's output folder, and only files within it are read. Write "
+                         "a path from it, such as **/metrics.csv, and have the script write to $NNI_OUTPUT_DIR")
+    return inner
 
 
 class AlgorithmDocument(SettingsModel):
@@ -176,6 +186,36 @@ class CheckpointsDocument(SettingsModel):
                           "no limit.")
 
 
+class MetricsDocument(SettingsModel):
+    """Where the metrics of a script that does not import nni are read; see docs/your-script.md."""
+
+    stdout: Annotated[str, AfterValidator(check_pattern)] | None = Field(
+        None, description="A regular expression for lines of stdout, whose named groups are metrics: value, or any "
+                          "other name; step counts, and name is the name of the metric in value. The word json: lines "
+                          "that are JSON objects.")
+    stderr: Annotated[str, AfterValidator(check_pattern)] | None = Field(
+        None, description="The same for lines of stderr.")
+    files: list[Annotated[str, Field(min_length=1, max_length=255), AfterValidator(within_output)]] = Field(
+        [], max_length=20, description="Patterns of files in the trial's output folder ($NNI_OUTPUT_DIR) with a row "
+                                       "for each step: **/metrics.csv. Files that do not end in .csv or .tsv have JSON "
+                                       "objects, one a line.")
+    tensorboard: list[Annotated[str, Field(min_length=1, max_length=200)]] | Annotated[
+        str, Field(min_length=1, max_length=200)] | None = Field(
+            None, description="The tag of a scalar in TensorBoard's event files in the trial's output folder, or "
+                              "several tags. If files in different folders have the tag, write the folder before it: "
+                              "validation/epoch_loss.")
+    mlflow: bool = Field(
+        False, description="Give each trial an MLflow tracking server of its own on its machine (MLFLOW_TRACKING_URI), "
+                           "whose metrics are read.")
+    result: str | None = Field(
+        None, min_length=1, max_length=200, description=(
+            "The metric that is the trial's result. Default: the first of objectives, or value, or the only metric "
+            "that the patterns and tags name."))
+    final: Literal["last", "best", "at exit"] = Field(
+        "last", description="Which value of it is the final result of a trial that ends with exit code 0: the last "
+                            "one, the best one, or the last one with no intermediate results before (at exit).")
+
+
 class ClusterEntryDocument(SettingsModel):
     """One of the clusters of an experiment that runs on several."""
 
@@ -215,7 +255,8 @@ class ExperimentDocument(SettingsModel):
     search_space_file: Path | None = Field(
         None, description="A file with the search space, JSON or YAML. It takes precedence over searchSpace.")
     trial_command: str | None = Field(
-        None, description="The shell command that runs a trial. Required here or in the trainingService section.")
+        None, description="The shell command that runs a trial. Required here or in the trainingService section. {lr} "
+                          "in it is the parameter lr, {args} are all of them; see docs/your-script.md.")
     trial_code_directory: Path | None = Field(
         None, description="Folder of the trial's code. Default: the folder of the file. If it is packed (on all "
                           "platforms except local), links that point out of the folder are refused.")
@@ -261,6 +302,8 @@ class ExperimentDocument(SettingsModel):
         None, description="Fork trials from a process that has imported their modules, on platforms whose machines "
                           "have an agent (local, remote). true: the modules that the first trials load; or the names "
                           "of modules. See docs/warm-trials.md. (Not in NNI.)")
+    metrics: MetricsDocument | None = Field(
+        None, description="Where the metrics of a script that does not import nni are read. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(
         None, description="Run each proposal of the tuner as several trials and tell the tuner their mean: a number of "
                           "trials, or the fields below. See docs/replicates.md. (Not in NNI.)")

@@ -8,6 +8,7 @@ from operator import itemgetter
 
 from nniweb.experiments.ingest.checkpoint_entries import keep_checkpoint_entry
 from nniweb.experiments.ingest.entry_times import ReportClock, for_database
+from nniweb.experiments.ingest.metric_problems import note_metric_problems
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reported_ends import end_as_reported
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt
@@ -55,6 +56,7 @@ def store_entries(entries: Sequence[contract.Entry], attempt: ReportingAttempt, 
     if end is not None:
         if end["warm_start"] is not None:
             note_warm_start(attempt, end["warm_start"], clock.corrected(end["at"]), results.host)
+        note_metric_problems(attempt, end["metric_problems"], clock.corrected(end["at"]))
         rows.write_trials()
         end_as_reported(attempt, end, clock.corrected(end["at"]), rows, revision)
 

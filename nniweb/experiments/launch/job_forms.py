@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import cast
 
 from django.conf import settings
 from django.db.models import Sum
@@ -15,8 +16,10 @@ from nniweb.experiments.launch.given_parameters import given_text
 from nniweb.experiments.models import Attempt, Checkpoint, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.experiment_cluster import gpu_number_on, options_on
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.experiments.results.replicates import REPLICATE_VARIABLE, SEED_VARIABLE
 from nniweb.tuning.checkpoint_parameters import LOAD_KEY, SAVE_KEY
+from nniweb.tuning.search_space.flat_names import names_in_space
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.trial_job import (
@@ -71,7 +74,24 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         priority=experiment.priority,
         checkpoints=checkpoints_document(attempt, service, options),
         warm_start=_warm_start(experiment),
+        parameter_names=_parameter_names(experiment),
+        metrics=_metrics(experiment),
     )
+
+
+def _parameter_names(experiment: Experiment) -> tuple[str, ...]:
+    """Those that a command may name and a trial may lack."""
+    found = names_in_space(experiment.search_space or {})
+    return tuple(found) if any("." in name for name in found) else ()
+
+
+def _metrics(experiment: Experiment) -> contract.MetricsDocument | None:
+    """What the keeper is told of the section ``metrics``."""
+    asked = experiment.config.get("metrics")
+    if not asked:
+        return None
+    return cast(contract.MetricsDocument, {**asked, "main": main_metric(experiment.objectives),
+                                           "greater_is_better": experiment.optimize_mode != "minimize"})
 
 
 def _warm_start(experiment: Experiment) -> bool | tuple[str, ...]:

@@ -183,8 +183,11 @@ def check_way_home(platform: type[TrainingService], settings: ExperimentSettings
         raise Refused(Reason("not_callable", platform=platform.platform), "nniManagerIp")
 
 
-def check_files_to_keep(platform: type[TrainingService], settings: ExperimentSettings) -> None:
-    """Raises Refused for files that no keeper would send."""
+def check_work_of_keepers(platform: type[TrainingService], settings: ExperimentSettings) -> None:
+    """Raises Refused for files that no keeper would send, and for metrics that none would read."""
+    if settings.metrics and not platform.keepers_report:
+        raise Refused(f"On the platform {platform.platform} trials run without a keeper, which would read their "
+                      "metrics. Remove metrics, and have the script report them.", "metrics")
     if settings.keep_files and not platform.keepers_report:
         raise Refused(f"On the platform {platform.platform} trials run without a keeper, which would send their files. "
                       "Remove keepFiles, and have the trial's command keep what it writes.", "keepFiles")

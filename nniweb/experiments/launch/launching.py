@@ -32,7 +32,6 @@ from nniweb.experiments.launch.further_clusters import (
 )
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
-    check_files_to_keep,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -41,6 +40,7 @@ from nniweb.experiments.launch.launch_checks import (
     check_way_for_code,
     check_way_home,
     check_what_the_cluster_permits,
+    check_work_of_keepers,
     keepers_can_send,
     may_use,
     why_not_here,
@@ -144,7 +144,7 @@ def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode 
     check_what_the_cluster_permits(platform, settings, found, options, owner)
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
-    check_files_to_keep(platform, settings)
+    check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, found, options)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):

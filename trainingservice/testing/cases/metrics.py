@@ -51,6 +51,23 @@ class MetricCases(ConformanceFixtures):
         assert {metric["parameter_id"] for metric in metrics} == {form.sequence_id}
         assert [entry["value"] for entry in bench.entries(form, contract.METRIC)] == [m["value"] for m in metrics]
 
+    def test_metrics_that_a_script_prints_are_heard_as_those_that_are_reported(self, bench: Bench,
+                                                                             service: TrainingService) -> None:
+        heard: list[TrialJobMetric] = []
+        service.add_trial_job_metric_listener(heard.append)
+        form = bench.form("for i in 1 2 3; do echo step $i loss=0.$i acc={x}; done; echo '{x}' $NNI_PARAM_X", metrics={
+            "stdout": r"step (?P<step>\d+) loss=(?P<loss>\S+) acc=(?P<acc>\S+)", "result": "acc", "final": "best"})
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+        bench.wait("all metrics are heard", lambda: len(heard) >= 4)
+        metrics: list[dict[str, Any]] = [json.loads(metric.data) for metric in heard]
+        assert [json.loads(metric["value"]) for metric in metrics] == [
+            {"default": 0.5, "loss": loss} for loss in (0.1, 0.2, 0.3, 0.1)]
+        assert [metric["type"] for metric in metrics] == ["PERIODICAL"] * 3 + ["FINAL"]
+        assert [metric["sequence"] for metric in metrics] == [0, 1, 2, 0]
+        assert {metric["parameter_id"] for metric in metrics} == {form.sequence_id}
+        assert bench.output(form).endswith("0.5 0.5\n")
+
     def test_listeners_come_and_go_and_may_fail(self, bench: Bench, service: TrainingService) -> None:
         needs_this_machine(bench)
         first: list[str] = []

@@ -1,0 +1,58 @@
+"""Names of parameters in a trial's command, such as ``{lr}``: which are meant, and which are misspelt."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nniweb.experiments.config.findings import Findings
+from nniweb.experiments.config.settings import AlgorithmSettings
+from nniweb.tuning.algorithms import find_tuner
+from nniweb.tuning.search_space.flat_names import names_in_space
+from trainingservice.words.shown_value import shown
+from trialkeeper.command_template import ARGUMENTS, OVERRIDES, Place, places
+from trialkeeper.trial_parameters import variable_of
+
+_A_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: How much alike two names are of which one may be the other, misspelt: from 0 to 1.
+_ALIKE = 0.75
+
+
+def check_command_names(command: str, search_space: Mapping[str, Any], tuner: AlgorithmSettings | None,
+                        findings: Findings) -> None:
+    """Notes what is left as it is, and finds what is probably a misspelt parameter.
+
+    Where a tuner of one's own chooses the parameters, their names are not known, and nothing is said.
+    """
+    if "{" not in command or not search_space or tuner is None or not tuner.name:
+        return
+    known = names_in_space(search_space)
+    if find_tuner(tuner.name).takes_a_list:  # an option is a whole parameter set
+        known += [name.partition(".")[2] for name in known if "." in name]
+    for place in places(command):
+        if place.is_escaped:
+            continue
+        if place.name in (*known, ARGUMENTS, OVERRIDES):
+            if place.quotes is None:
+                findings.note(_not_here(place, findings))
+        elif _A_NAME.fullmatch(place.name):
+            _unknown(place, known, findings)
+
+
+def _not_here(place: Place, findings: Findings) -> str:
+    return (f"{findings.spelling('trialCommand')}: {{{place.name}}} is left as it is, because it stands in backquotes, "
+            f"a here-document or $'...'. Use the variable {variable_of(place.name)} there.")
+
+
+def _unknown(place: Place, known: list[str], findings: Findings) -> None:
+    near = difflib.get_close_matches(place.name, known, n=1, cutoff=_ALIKE)
+    # what stands in single quotes is often a program of its own, such as awk's
+    if near and place.quotes in ("", '"'):
+        findings.add("trialCommand", f"has {shown('{' + place.name + '}')}, but there is no such parameter; did you "
+                                     f"mean {{{near[0]}}}? A text with braces that is not meant as a parameter can be "
+                                     "written in single quotes")
+    else:
+        findings.note(f"{findings.spelling('trialCommand')}: {{{place.name}}} is left as it is, because no parameter "
+                      "has this name.")

@@ -1,0 +1,157 @@
+"""Parameters in a trial's command: ``{lr}``, ``{args}`` and ``{hydra}``, put in as words that the shell leaves alone.
+
+Only the names of parameters are replaced. All other braces keep their meaning: ``${HOME}``, ``{a,b}``.
+The text is read as bash reads it, as far as that says in which quotes a name stands. ``{{lr}}`` stands for ``{lr}``.
+"""
+
+import shlex
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from trialkeeper import contract
+from trialkeeper.trial_parameters import (
+    FILE_VARIABLE,
+    as_arguments,
+    as_overrides,
+    parameter_variables,
+    parameters_in,
+    text_of,
+    write_parameters_file,
+)
+
+#: Stand for all parameters, unless a parameter has this name.
+ARGUMENTS, OVERRIDES = "args", "hydra"
+#: Characters; what is longer is no name.
+LONGEST_NAME = 1000
+#: Quotes and parentheses within each other; where they are more nothing is put in.
+DEEPEST = 100
+_SINGLE, _DOUBLE, _ANSI, _VARIABLE, _BACKTICK, _PARENTHESIS = "'", '"', "$'", "${", "`", "("
+_IN_QUOTES = (_SINGLE, _DOUBLE)
+
+
+class Given(NamedTuple):
+    """What a trial gets of its parameters without ``nni``."""
+
+    command: str
+    variables: Dict[str, str]
+
+
+def given_without_nni(job: contract.JobDocument, text: str, folder: str) -> Given:
+    """The command and the variables with the parameters. ``text``: of the parameter file. ``folder``: where the file
+    with the flat ones is written. Raises OSError.
+    """
+    parameters = parameters_in(text)
+    variables = parameter_variables(parameters)
+    variables[FILE_VARIABLE] = write_parameters_file(folder, parameters)
+    return Given(fill(job["command"], parameters, job.get("parameter_names") or ()), variables)
+
+
+class Place(NamedTuple):
+    """Something in braces: ``{name}`` is ``command[start:end]``."""
+
+    name: str
+    start: int
+    end: int
+    #: "", or the quotes around it; None where nothing can be put in (backquotes, here-documents, ``$'...'``).
+    quotes: Optional[str]
+    #: Whether it is ``{{name}}``; then the outer braces belong to it.
+    is_escaped: bool
+
+
+def fill(command: str, parameters: Dict[str, Any], possible: Sequence[str] = ()) -> str:
+    """The command with the parameters in it. ``possible``: names of others, which this trial lacks: they are empty."""
+    if "{" not in command:
+        return command
+    names = {ARGUMENTS, OVERRIDES, *possible, *parameters}
+    done, at = [], 0
+    for place in places(command):
+        if place.name not in names or place.quotes is None:
+            continue
+        done += [command[at:place.start], "{%s}" % place.name if place.is_escaped else _put_in(place, parameters)]
+        at = place.end
+    return "".join(done) + command[at:]
+
+
+def _put_in(place: Place, parameters: Dict[str, Any]) -> str:
+    name = place.name
+    if name in (ARGUMENTS, OVERRIDES) and name not in parameters:
+        words = as_arguments(parameters) if name == ARGUMENTS else as_overrides(parameters)
+        return _within(" ".join(map(shlex.quote, words)), place.quotes)
+    value = text_of(parameters.get(name, ""))
+    word = shlex.quote(value)
+    return value if word == value else "%s%s%s" % (place.quotes, word, place.quotes)
+
+
+def _within(text: str, quotes: Optional[str]) -> str:
+    """Text for a further shell that is called with what stands in these quotes."""
+    if quotes == _SINGLE:
+        return text.replace("'", "'\"'\"'")
+    if quotes == _DOUBLE:
+        return "".join("\\" + sign if sign in '\\"$`' else sign for sign in text)
+    return text
+
+
+def places(command: str) -> Iterator[Place]:
+    """What stands in braces that are neither escaped nor those of ``${...}``, from left to right."""
+    end = 0
+    for start, quotes in _braces(command):
+        if start < end:
+            continue
+        close = command.find("}", start, start + LONGEST_NAME + 3)
+        if close < 0:
+            continue
+        is_escaped = command.startswith("{{", start) and command.startswith("}}", close)
+        name = command[start + (2 if is_escaped else 1):close]
+        if "{" in name:
+            continue
+        end = close + (2 if is_escaped else 1)
+        yield Place(name, start, end, quotes, is_escaped)
+
+
+def _braces(command: str) -> Iterator[Tuple[int, Optional[str]]]:
+    """Where braces are opened, and the quotes around them (Place.quotes)."""
+    modes: List[str] = []
+    at, before, has_document = 0, "\n", False
+    while at < len(command) and len(modes) <= DEEPEST:
+        sign, mode = command[at], modes[-1] if modes else ""
+        step = 1
+        if sign == "{" and mode != _VARIABLE:
+            yield at, (None if mode == _ANSI or _BACKTICK in modes else mode if mode in _IN_QUOTES else "")
+        elif sign == "\\" and mode != _SINGLE:
+            step = 2
+        elif mode in (_SINGLE, _ANSI):
+            if sign == "'":
+                modes.pop()
+        elif mode and sign == {_DOUBLE: '"', _VARIABLE: "}", _BACKTICK: "`", _PARENTHESIS: ")"}[mode]:
+            modes.pop()
+        elif command.startswith(("$(", "${"), at):
+            modes.append(_PARENTHESIS if command[at + 1] == "(" else _VARIABLE)
+            step = 2
+        elif sign == "`":
+            modes.append(_BACKTICK)
+        elif sign == '"':
+            modes.append(_DOUBLE)
+        elif mode in ("", _PARENTHESIS):
+            if has_document and sign == "\n":
+                break
+            step, has_document = _step_outside_quotes(command, at, before, modes, has_document)
+        before = command[at:at + step][-1:]
+        at += step
+    yield from ((found, None) for found in range(at, len(command)) if command[found] == "{")
+
+
+def _step_outside_quotes(command: str, at: int, before: str, modes: List[str], has_document: bool) -> Tuple[int, bool]:
+    """How far to go on, and whether a here-document was announced."""
+    sign = command[at]
+    if command.startswith("$'", at):
+        modes.append(_ANSI)
+        return 2, has_document
+    if sign in "'(":
+        modes.append(_SINGLE if sign == "'" else _PARENTHESIS)
+    elif sign == "#" and before in "\n\t ;|&()":
+        newline = command.find("\n", at)
+        return (newline if newline >= 0 else len(command)) - at, has_document
+    elif command.startswith("<<<", at):
+        return 3, has_document
+    elif command.startswith("<<", at) and modes.count(_PARENTHESIS) < 2:  # not a shift in $((...))
+        return 2, True
+    return 1, has_document

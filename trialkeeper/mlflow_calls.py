@@ -1,0 +1,334 @@
+"""The calls of MLflow's REST interface by which a script logs: what it is told, and what is kept of it.
+
+Metrics, parameters and tags are lines of a file before they are answered. Artifacts are written by the client itself,
+to the folder that each run is given.
+"""
+
+import json
+import os
+import re
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from urllib.parse import parse_qs
+
+from trialkeeper import contract
+from trialkeeper.attempt_folder import write_file
+from trialkeeper.file_mode import file_mode
+from trialkeeper.line_metrics import Lines
+from trialkeeper.step_groups import Measured
+
+#: What one trial may log; calls beyond it are refused.
+MOST_RUNS, MOST_KEYS, LONGEST_KEY = 1000, 10_000, 250
+#: Bytes of a line: a call may have 4 MiB.
+LONGEST_CALL = 8 * 1024 * 1024
+#: In the trial's output folder.
+FOLDER, CALLS_FILE = "mlflow", "calls.jsonl"
+_PARENT = "mlflow.parentRunId"
+_NAME = "mlflow.runName"
+_PREFIX = re.compile(r"/api/2\.[01]/mlflow/")
+
+Document = Dict[str, Any]
+
+
+class CallRefused(Exception):
+    """``status``: of HTTP; ``code``: MLflow's word."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+def _invalid(message: str) -> CallRefused:
+    return CallRefused(400, "INVALID_PARAMETER_VALUE", message)
+
+
+def _missing(kind: str, name: Any) -> CallRefused:
+    return CallRefused(404, "RESOURCE_DOES_NOT_EXIST", "there is no %s %s in this trial" % (kind, name))
+
+
+class _Run(NamedTuple):
+    info: Document
+    params: Dict[str, str]
+    tags: Dict[str, str]
+    #: The last value of each metric, as MLflow has it.
+    metrics: Dict[str, Document]
+
+    def document(self) -> Document:
+        return {"info": self.info, "inputs": {}, "data": {
+            "metrics": list(self.metrics.values()),
+            "params": [{"key": key, "value": value} for key, value in self.params.items()],
+            "tags": [{"key": key, "value": value} for key, value in self.tags.items()]}}
+
+
+class MlflowCalls:
+    """Answers the calls of one trial. ``answer`` is for one thread."""
+
+    def __init__(self, output_folder: str) -> None:
+        """Raises OSError."""
+        self._folder = os.path.join(output_folder, FOLDER)
+        os.makedirs(self._folder, exist_ok=True)
+        path = os.path.join(self._folder, CALLS_FILE)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, file_mode())
+        self._experiments: Dict[str, str] = {"0": "Default"}  # id -> name
+        self._runs: Dict[str, _Run] = {}
+        self._models: Dict[str, Document] = {}
+        self._known: Dict[str, Callable[[Document], Document]] = {
+            "experiments/get": self._experiment, "experiments/get-by-name": self._experiment_by_name,
+            "experiments/create": self._create_experiment, "experiments/search": self._all_experiments,
+            "experiments/set-experiment-tag": _nothing, "experiments/update": _nothing,
+            "runs/create": self._create_run, "runs/get": self._get_run, "runs/update": self._update_run,
+            "runs/search": self._search_runs, "runs/log-metric": self._log_metric, "runs/log-batch": self._log_batch,
+            "runs/log-parameter": self._log_param, "runs/set-tag": self._set_tag, "runs/delete-tag": self._delete_tag,
+            "runs/log-inputs": _nothing, "runs/outputs": _nothing, "runs/log-model": _nothing,
+            "metrics/get-history": self._history, "logged-models": self._create_model}
+
+    def answer(self, path: str, body: bytes) -> Tuple[int, Document]:
+        """Status and document. ``path``: with the query."""
+        path, _, query = path.partition("?")
+        try:
+            name, found = _PREFIX.subn("", path)
+            if not found:
+                raise CallRefused(404, "ENDPOINT_NOT_FOUND", "the trial's keeper has no %s" % path)
+            return 200, self._call(name, self._given(query, body))
+        except CallRefused as refused:
+            return refused.status, {"error_code": refused.code, "message": str(refused)}
+        except OSError as error:
+            return 500, {"error_code": "INTERNAL_ERROR", "message": "what was logged cannot be written: %s" % error}
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "a field is missing or wrong: %r" % error}
+
+    def _given(self, query: str, body: bytes) -> Document:
+        given: Document = {key: values[-1] for key, values in parse_qs(query).items()}
+        if body:
+            try:
+                document = json.loads(body)
+            except (ValueError, RecursionError):
+                raise _invalid("the request is no JSON") from None
+            if not isinstance(document, dict):
+                raise _invalid("the request is no JSON object")
+            given.update(document)
+        return given
+
+    def _call(self, name: str, given: Document) -> Document:
+        if name in self._known:
+            return self._known[name](given)
+        if name.startswith("logged-models/"):
+            return self._model(name.split("/")[1:], given)
+        raise CallRefused(404, "ENDPOINT_NOT_FOUND", "the trial's keeper does not have the call %s of MLflow" % name)
+
+    # --- experiments ---------------------------------------------------------------------------
+
+    def _experiment_document(self, experiment_id: str) -> Document:
+        return {"experiment_id": experiment_id, "name": self._experiments.get(experiment_id, experiment_id),
+                "artifact_location": self._folder, "lifecycle_stage": "active"}
+
+    def _experiment(self, given: Document) -> Document:
+        return {"experiment": self._experiment_document(str(given["experiment_id"]))}
+
+    def _experiment_by_name(self, given: Document) -> Document:
+        for experiment_id, name in self._experiments.items():
+            if name == given["experiment_name"]:
+                return {"experiment": self._experiment_document(experiment_id)}
+        raise _missing("experiment", given["experiment_name"])
+
+    def _create_experiment(self, given: Document) -> Document:
+        if given["name"] in self._experiments.values():
+            raise CallRefused(400, "RESOURCE_ALREADY_EXISTS", "there is an experiment %s already" % given["name"])
+        _bound(self._experiments, MOST_RUNS)
+        experiment_id = str(len(self._experiments))
+        self._experiments[experiment_id] = str(given["name"])
+        return {"experiment_id": experiment_id}
+
+    def _all_experiments(self, given: Document) -> Document:
+        return {"experiments": [self._experiment_document(experiment_id) for experiment_id in self._experiments]}
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    def _create_run(self, given: Document) -> Document:
+        _bound(self._runs, MOST_RUNS)
+        tags = {_key(tag): str(tag["value"]) for tag in given.get("tags") or []}
+        run_id = os.urandom(16).hex()
+        name = str(given.get("run_name") or tags.get(_NAME) or "run-%d" % (len(self._runs) + 1))
+        folder = os.path.join(self._folder, run_id, "artifacts")
+        os.makedirs(folder, exist_ok=True)
+        info = {"run_id": run_id, "run_uuid": run_id, "run_name": name, "status": "RUNNING", "artifact_uri": folder,
+                "experiment_id": str(given.get("experiment_id", "0")), "user_id": str(given.get("user_id", "")),
+                "start_time": given.get("start_time") or int(time.time() * 1000), "lifecycle_stage": "active"}
+        run = _Run(info, {}, {**tags, _NAME: name}, {})
+        self._runs[run_id] = run
+        self._write(run, {"tags": run.tags})
+        return {"run": run.document()}
+
+    def _run(self, given: Document) -> _Run:
+        run_id = given.get("run_id") or given.get("run_uuid")
+        run = self._runs.get(str(run_id))
+        if run is None:
+            raise _missing("run", run_id)
+        return run
+
+    def _get_run(self, given: Document) -> Document:
+        return {"run": self._run(given).document()}
+
+    def _update_run(self, given: Document) -> Document:
+        run = self._run(given)
+        run.info.update((name, given[name]) for name in ("status", "end_time", "run_name") if given.get(name))
+        write_file(os.path.join(self._folder, run.info["run_id"], "run.json"), json.dumps(
+            {"info": run.info, "params": run.params, "tags": run.tags, "metrics": run.metrics}, indent=1))
+        return {"run_info": run.info}
+
+    def _search_runs(self, given: Document) -> Document:
+        wanted = [str(one) for one in given.get("experiment_ids") or []]
+        return {"runs": [run.document() for run in reversed(list(self._runs.values()))
+                         if run.info["experiment_id"] in wanted][:int(given.get("max_results") or 1000)]}
+
+    # --- what is logged ------------------------------------------------------------------------
+
+    def _log_metric(self, given: Document) -> Document:
+        return self._log(self._run(given), [given], [], [])
+
+    def _log_param(self, given: Document) -> Document:
+        return self._log(self._run(given), [], [given], [])
+
+    def _set_tag(self, given: Document) -> Document:
+        return self._log(self._run(given), [], [], [given])
+
+    def _log_batch(self, given: Document) -> Document:
+        metrics, params, tags = (given.get(kind) or [] for kind in ("metrics", "params", "tags"))
+        return self._log(self._run(given), metrics, params, tags)
+
+    def _log(self, run: _Run, metrics: List[Document], params: List[Document], tags: List[Document]) -> Document:
+        """All or nothing: what is wrong is found before anything is written."""
+        steps: List[Tuple[int, Dict[str, float]]] = []
+        for metric in metrics:
+            key, number, step = _key(metric), _number(metric), int(metric.get("step") or 0)
+            if not steps or steps[-1][0] != step or key in steps[-1][1]:
+                steps.append((step, {}))
+            steps[-1][1][key] = number
+        new_params = {_key(param): str(param["value"]) for param in params}
+        new_tags = {_key(tag): str(tag["value"]) for tag in tags}
+        for key, value in new_params.items():
+            if run.params.get(key, value) != value:
+                raise _invalid("the parameter %s of this run is %s already" % (key, run.params[key]))
+        for known, new in ((run.params, new_params), (run.tags, new_tags)):
+            _bound(known, MOST_KEYS - len(new.keys() - known.keys()) + 1)
+        if metrics:
+            _bound(run.metrics, MOST_KEYS)
+        lines: List[Document] = [{"step": step, "metrics": values} for step, values in steps]
+        if new_params:
+            lines.append({"params": new_params})
+        if new_tags:
+            lines.append({"tags": new_tags})
+        self._write(run, *lines)
+        run.params.update(new_params)
+        run.tags.update(new_tags)
+        for metric in metrics:
+            run.metrics[metric["key"]] = {"key": metric["key"], "value": metric["value"],
+                                          "step": metric.get("step") or 0, "timestamp": metric.get("timestamp") or 0}
+        return {}
+
+    def _delete_tag(self, given: Document) -> Document:
+        run = self._run(given)
+        self._write(run, {"deleted_tag": str(given["key"])})
+        run.tags.pop(str(given["key"]), None)
+        return {}
+
+    def _history(self, given: Document) -> Document:
+        """The last value alone."""
+        metric = self._run(given).metrics.get(str(given["metric_key"]))
+        return {"metrics": [] if metric is None else [metric]}
+
+    def _write(self, run: _Run, *documents: Document) -> None:
+        """Lines of the file, in one write. Raises OSError."""
+        where: Document = {"run": run.info["run_id"]}
+        if _PARENT in run.tags:
+            where["parent"] = run.tags[_PARENT]
+        text = b"".join(json.dumps({**where, **document}).encode() + b"\n" for document in documents)
+        if os.write(self._file, text) != len(text):
+            raise OSError("it was written in part only: is the disk full?")
+
+    # --- models --------------------------------------------------------------------------------
+
+    def _create_model(self, given: Document) -> Document:
+        _bound(self._models, MOST_RUNS)
+        model_id = "m-" + os.urandom(16).hex()
+        folder = os.path.join(self._folder, "models", model_id)
+        os.makedirs(folder, exist_ok=True)
+        now = int(time.time() * 1000)
+        self._models[model_id] = {
+            "info": {"model_id": model_id, "experiment_id": str(given.get("experiment_id", "0")),
+                     "artifact_uri": folder, "name": str(given.get("name") or model_id), "creation_timestamp_ms": now,
+                     "last_updated_timestamp_ms": now, "status": "LOGGED_MODEL_PENDING",
+                     "model_type": str(given.get("model_type") or ""),
+                     "source_run_id": str(given.get("source_run_id") or ""), "tags": given.get("tags") or []},
+            "data": {"params": given.get("params") or [], "metrics": []}}
+        return {"model": self._models[model_id]}
+
+    def _model(self, path: List[str], given: Document) -> Document:
+        model = self._models.get(path[0])
+        if model is None:
+            raise _missing("model", path[0])
+        if path[1:] == ["params"]:
+            model["data"]["params"] += given.get("params") or []
+        elif path[1:] == ["tags"]:
+            model["info"]["tags"] += given.get("tags") or []
+        elif given.get("status"):
+            model["info"]["status"] = str(given["status"])
+        return {"model": model}
+
+
+def _nothing(_: Document) -> Document:
+    """A call that is allowed and says nothing that is kept."""
+    return {}
+
+
+def _bound(known: Dict[str, Any], most: int) -> None:
+    if len(known) >= most:
+        raise CallRefused(400, "RESOURCE_LIMIT_EXCEEDED", "this trial has logged too much of this kind")
+
+
+def _key(item: Document) -> str:
+    key = item["key"]
+    if not isinstance(key, str) or not key or len(key) > LONGEST_KEY:
+        raise _invalid("a key must be a text of 1 to %d characters" % LONGEST_KEY)
+    return key
+
+
+def _number(metric: Document) -> float:
+    try:
+        return float(metric["value"])
+    except ValueError:
+        raise _invalid("the value of %s is no number" % metric["key"]) from None
+
+
+class MlflowMetrics:
+    """The metrics in the file of calls: of the runs that have no parent."""
+
+    #: Nothing keeps it from being read.
+    problem: Optional[contract.MetricProblem] = None
+
+    def __init__(self, output_folder: str, source: str, position: int) -> None:
+        self.source = source
+        self._lines = Lines(os.path.join(output_folder, FOLDER, CALLS_FILE), position, LONGEST_CALL)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the last ``read`` left something for the next."""
+        return self._lines.has_more
+
+    def read(self, final: bool = False) -> List[Measured]:
+        """What came since the last call."""
+        lines = self._lines.read(final)
+        found = (_measured(line, offset) for line, offset in zip(lines, self._lines.offsets))
+        return [measured for measured in found if measured is not None]
+
+
+def _measured(line: bytes, position: int) -> Optional[Measured]:
+    try:
+        call = json.loads(line) if line else {}
+    except ValueError:  # the trial can write to this file, too
+        return None
+    if not isinstance(call, dict) or "parent" in call or not isinstance(call.get("metrics"), dict):
+        return None
+    values = {name: value for name, value in call["metrics"].items() if isinstance(value, float)}
+    step = call.get("step")
+    return Measured(values, step if isinstance(step, int) else None, position) if values else None

@@ -1,0 +1,140 @@
+"""An MLflow tracking server for one trial: on the loopback of its machine, for who has the trial's token.
+
+A small HTTP server of its own: the standard library's costs five times as much for each of the many small calls, which
+come one after the other on one connection.
+"""
+
+import hmac
+import json
+import os
+import re
+import selectors
+import socket
+import struct
+from typing import Any, Dict, Optional, Tuple
+
+from trialkeeper.mlflow_calls import MlflowCalls
+from trialkeeper.trial_environment import MLFLOW_URI
+
+TOKEN_VARIABLE = "MLFLOW_TRACKING_TOKEN"
+#: With these a client would send a name and a password in place of the token.
+_OTHER_CREDENTIALS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+#: Bytes of the head of a request and of its body; connections at a time; seconds that an answer may take to go out.
+MOST_HEAD, MOST_BODY, MOST_CONNECTIONS, PATIENCE = 64 * 1024, 4 * 1024 * 1024, 100, 10
+_PATIENCE = struct.pack("@ll", PATIENCE, 0)  # a struct timeval
+#: The answer of nearly all calls.
+_DONE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+_REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
+_AUTHORIZATION = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_UNUSUAL = re.compile(rb"\r\n(?:transfer-encoding:|connection:[ \t]*close|expect:)", re.IGNORECASE)
+_CLOSE = re.compile(rb"\r\nconnection:[ \t]*close")
+_REASONS = {200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 411: b"Length Required",
+            413: b"Content Too Large", 431: b"Request Header Fields Too Large", 500: b"Internal Server Error"}
+
+
+class MlflowEndpoint:
+    """``serve`` on a thread of its own, for as long as the process lives."""
+
+    def __init__(self, output_folder: str) -> None:
+        """Listens, but answers nobody yet. Raises OSError."""
+        self._calls = MlflowCalls(output_folder)
+        self._token = os.urandom(24).hex()
+        self._authorization = b"Bearer " + self._token.encode()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._buffers: Dict[socket.socket, bytearray] = {}
+
+    def variables(self) -> Dict[str, str]:
+        """By which MLflow's clients find it."""
+        return {MLFLOW_URI: "http://127.0.0.1:%d" % self._listener.getsockname()[1], TOKEN_VARIABLE: self._token,
+                **dict.fromkeys(_OTHER_CREDENTIALS, "")}
+
+    def serve(self) -> None:
+        """Answer calls. Does not return."""
+        while True:
+            for key, _ in self._selector.select():
+                connection = key.fileobj
+                assert isinstance(connection, socket.socket)
+                try:
+                    if connection is self._listener:
+                        self._accept()
+                    elif not self._read(connection):
+                        self._drop(connection)
+                except OSError:
+                    if connection is not self._listener:
+                        self._drop(connection)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        if len(self._buffers) >= MOST_CONNECTIONS:
+            connection.close()
+            return
+        # a timeout of Python's own would cost two more calls of the system for each request
+        connection.setblocking(True)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffers[connection] = bytearray()
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        self._buffers.pop(connection, None)
+        connection.close()
+
+    def _read(self, connection: socket.socket) -> bool:
+        """Answer what is there whole; False where the connection is at its end."""
+        data = connection.recv(256 * 1024)
+        if not data:
+            return False
+        buffer = self._buffers[connection]
+        buffer += data
+        while True:
+            end = buffer.find(b"\r\n\r\n")
+            if end < 0 or end > MOST_HEAD:
+                return len(buffer) <= MOST_HEAD or self._send(connection, 431, {"message": "the head is too long"})
+            head = bytes(buffer[:end + 2])
+            length = _LENGTH.search(head)
+            size = int(length.group(1)) if length else 0
+            unusual = head.lower() if _UNUSUAL.search(head) else b""
+            problem = self._problem(head, size, unusual)
+            if problem is not None:
+                return self._send(connection, problem[0], {"error_code": problem[1], "message": problem[2]})
+            if len(buffer) < end + 4 + size:
+                if b"\r\nexpect:" in unusual and len(buffer) == end + 4:
+                    connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                return True
+            body = bytes(buffer[end + 4:end + 4 + size])
+            del buffer[:end + 4 + size]
+            request = _REQUEST.match(head)
+            assert request is not None
+            status, document = self._calls.answer(request.group(2).decode("latin-1"), body)
+            self._send(connection, status, document)
+            if _CLOSE.search(unusual):
+                return False
+
+    def _problem(self, head: bytes, size: int, unusual: bytes) -> Optional[Tuple[int, str, str]]:
+        """Status, MLflow's word and a sentence, None where the request may be answered."""
+        if _REQUEST.match(head) is None:
+            return 400, "BAD_REQUEST", "this is no request of HTTP/1.1"
+        given = _AUTHORIZATION.search(head)
+        if given is None or not hmac.compare_digest(given.group(1).strip(), self._authorization):
+            return 401, "UNAUTHENTICATED", "this address is for the trial alone, whose token is in " + TOKEN_VARIABLE
+        if b"\r\ntransfer-encoding:" in unusual:
+            return 411, "BAD_REQUEST", "a request must have its length"
+        if size > MOST_BODY:
+            return 413, "BAD_REQUEST", "a request may have %d bytes" % MOST_BODY
+        return None
+
+    def _send(self, connection: socket.socket, status: int, document: Any) -> bool:
+        """False: after these the connection ends."""
+        if status == 200 and not document:
+            connection.sendall(_DONE)
+            return False
+        body = json.dumps(document).encode()
+        connection.sendall(b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+            status, _REASONS[status], len(body), body))
+        return False
