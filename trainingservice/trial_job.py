@@ -103,6 +103,9 @@ class JobApplicationForm:
     #: Where a machine has an agent: the trial is forked from a process that has imported these modules; True: those
     #: that the experiment's first trials load.
     warm_start: bool | tuple[str, ...] = False
+    #: Seconds for which the job waits for another trial of its experiment when its trial has ended, as a warm place.
+    #: None: it ends with its trial. For platforms with ``has_places``; keepers that call nobody end as well.
+    stays_for: float | None = None
 
     @property
     def longest_end(self) -> float:

@@ -18,7 +18,7 @@ from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .session import Session, SignInAttempt
 from .tensorboard import TensorBoard, TensorBoardTicket
-from .trial import Attempt, NodeBooking, Trial, TrialEvent, TrialParameters
+from .trial import Attempt, NodeBooking, Place, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentCluster", "ExperimentEvent", "FolderUsage",
     "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
-    "NotificationRule", "Proposal", "Quota",
+    "NotificationRule", "Place", "Proposal", "Quota",
     "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
     "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialNote", "TrialOutput", "TrialParameters",
     "TunerEvent", "User", "Worker",
