@@ -51,4 +51,4 @@ def close(place: Place, why: Reason, current: int | None = None) -> bool:
     open_one = Place.objects.filter(pk=place.pk, closed_at__isnull=True)
     if current is not None:
         open_one = open_one.filter(attempt=current)
-    return bool(open_one.update(closed_at=timezone.now(), reason={**as_document(why), "said": str(why)}))
+    return bool(open_one.update(closed_at=timezone.now(), reason={"reason": as_document(why), "message": str(why)}))

@@ -329,7 +329,7 @@ class Place(models.Model):
     asked_at = models.DateTimeField()
     opened_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
-    #: Why it was given back: {"code", ...} as ``as_document`` makes it, and its sentence in "said".
+    #: Why it was given back: {"message", "reason": as ``as_document`` makes it}.
     reason = models.JSONField(null=True)
 
     class Meta:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.end_to_end.running_server import RunningServer
 from tests.fakes.kubernetes.api import KubernetesApiDouble
+from tests.fakes.slurm_cluster import SlurmCluster
 from tests.trialkeeper.keeper_run import wait_until
 from trialkeeper import machine
 
@@ -158,3 +159,32 @@ def test_pods_keepers_and_the_server_are_killed_while_trials_share_pods(
     assert_nobody_was_touched(trials, 16)
     server.wait_until(lambda: not running_pods(cluster), 90, "no pod is left")
     assert trial_processes(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.kill_table("warm places: a job of a real Slurm is cancelled while trials share jobs")
+@pytest.mark.timeout(400)
+def test_trials_on_a_real_slurm_share_jobs_also_when_one_of_them_is_cancelled(
+        make_server: Callable[..., RunningServer], tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    with SlurmCluster() as slurm:
+        server = make_server({"SLURM_CONF": str(slurm.config)})
+        server.start(env={"NNIWEB_PUBLIC_URL": server.url})
+        experiment = launched(server, tmp_path, {"platform": "slurm", "workingFolder": str(shared)}, trials=12,
+                              at_once=2, seconds=0.5, retry={"onPlatformFailure": 3})
+        begun = tmp_path / "told" / "begun"
+
+        def folders() -> list[Path]:
+            return [Path(line.split()[2]) for line in begun.read_text().splitlines()] if begun.exists() else []
+
+        server.wait_until(lambda: len(folders()) >= 6, 120, "six trials have begun")
+        jobs = slurm.command("squeue", "-h", "-o", "%i").split()
+        assert len(jobs) == 2, jobs
+        slurm.command("scancel", "--signal=KILL", "--full", jobs[0])
+        server.wait_for_experiment(experiment, patience=200)
+        assert_nobody_was_touched(trials_of(server, experiment), 12)
+        server.wait_until(lambda: not slurm.command("squeue", "-h", "-o", "%i").split(), 90, "no job is left")
+        assert trial_processes(tmp_path) == []
+        assert len({folder.parent.name for folder in folders()}) >= 12
+        assert all((folder.parent / "stdout").exists() for folder in folders()), "folders of trials stay on Slurm"

@@ -159,7 +159,7 @@ def test_a_trial_that_was_given_to_a_place_that_ends_is_placed_anew_and_loses_no
     assert (attempt.number, attempt.place) == (1, None)
     place = Place.objects.get()
     assert place.closed_at is not None
-    assert place.reason["code"] == "place_lost"
+    assert place.reason["reason"]["code"] == "place_lost"
 
 
 @pytest.mark.parametrize(("status", "expected"), [("SYS_CANCELED", "SYS_CANCELED"), ("SUCCEEDED", "FAILED"),
@@ -214,7 +214,7 @@ def test_a_place_that_is_given_back_hands_on_what_it_was_given(rig: Rig) -> None
     assert ask(first, leave="failures") is None
     rig.until(lambda: submissions(rig) == 2)
     assert second.attempts.get().place is None
-    assert Place.objects.get().reason["code"] == "place_failures"
+    assert Place.objects.get().reason["reason"]["code"] == "place_failures"
 
 
 def test_an_idle_place_takes_what_came_meanwhile_and_is_closed_else(rig: Rig) -> None:
@@ -230,7 +230,7 @@ def test_an_idle_place_takes_what_came_meanwhile_and_is_closed_else(rig: Rig) ->
     rig.rounds(1)
     assert ask(first, second, leave="idle") is None
     place = Place.objects.get()
-    assert (place.closed_at is not None, place.reason["code"]) == (True, "place_idle")
+    assert (place.closed_at is not None, place.reason["reason"]["code"]) == (True, "place_idle")
 
 
 def test_the_places_of_an_experiment_that_is_over_are_not_needed(rig: Rig) -> None:
@@ -240,7 +240,7 @@ def test_the_places_of_an_experiment_that_is_over_are_not_needed(rig: Rig) -> No
     with pytest.raises(RefusedReport) as refused:
         ask(first)
     assert refused.value.status == 410
-    assert Place.objects.get().reason["code"] == "place_not_needed"
+    assert Place.objects.get().reason["reason"]["code"] == "place_not_needed"
 
 
 def test_a_stop_is_an_order_and_the_job_is_removed_only_where_that_comes_to_nothing(rig: Rig) -> None:
