@@ -44,7 +44,7 @@ ENV_LASTING = "NNI_KEEPER_LASTING"
 #: Set where the job stays as a place when its attempt has ended: so many seconds it waits for the next one.
 ENV_PLACE = "NNI_KEEPER_PLACE"
 #: Folder for the folders of a place's later attempts, each of which is removed when its attempt has ended. Unset: they
-#: are beside that of the first one, and stay.
+#: are beside that of the first one, and stay where ENV_FOLDER names that.
 ENV_PLACE_FOLDER = "NNI_KEEPER_PLACE_FOLDER"
 #: When the platform will end the job of a place, in seconds since 1970; empty or unset: it will not.
 ENV_PLACE_UNTIL = "NNI_KEEPER_PLACE_UNTIL"

@@ -128,7 +128,8 @@ class Place:
         temporary = _temporary_folder()
         status = 1
         for _ in range(MOST_KEEPERS):
-            self._fork({**environment, **({"TMPDIR": temporary} if temporary else {})})
+            # the folder is said: by default it would be in the trial's own temporary folder
+            self._fork({**environment, contract.ENV_FOLDER: folder, **({"TMPDIR": temporary} if temporary else {})})
             if is_first:
                 self._say_that_it_stays(folder)
             _, status = os.waitpid(self._child, 0)
@@ -206,13 +207,13 @@ class Place:
         if not self._end_what_is_left():
             self._log("something that the trial has started cannot be ended")
             return False
-        kept = self._environment.get(contract.ENV_PLACE_FOLDER)
-        if not kept:
-            return True
+        kept = self._environment.get(contract.ENV_PLACE_FOLDER, "")
+        if not kept and self._environment.get(contract.ENV_FOLDER):
+            return True  # on a storage: its files may be wanted
         try:
             if folder == self._host_folder:  # it may be a mount, and the other folders may be in it
                 for name in os.listdir(folder):
-                    _remove(os.path.join(folder, name), unless=os.path.abspath(kept))
+                    _remove(os.path.join(folder, name), unless=kept and os.path.abspath(kept))
             else:
                 remove_tree(folder)
         except FileNotFoundError:

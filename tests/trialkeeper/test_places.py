@@ -165,3 +165,18 @@ def test_the_folder_of_each_trial_is_removed_where_nobody_could_read_it(
     assert process.wait(60) == 0
     assert given.output().split() == [str(later / "trialbbbbbbb" / contract.CODE_FOLDER)]
     assert (os.listdir(place.folder), os.listdir(later)) == (["next"], [])
+
+
+def test_folders_that_nobody_has_named_are_outside_of_the_trials_temporary_folder_and_go(
+        place: PlaceRun, server: PlaceServer, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    told = tmp_path / "told"
+    server.job = place.job(f"pwd >>{told}; ls -A $TMPDIR >>{told}")
+    process = place.start(None, {contract.ENV_PLACE: "0.2", contract.ENV_FOLDER: "", "TMPDIR": str(temporary)})
+    given = server.give("trialbbbbbbb")
+    assert process.wait(60) == 0
+    assert given.ended is not None
+    below = temporary / f"nniweb-{os.getuid()}"
+    assert written(told) == [str(below / name / contract.CODE_FOLDER) for name in (server.job_name, given.job_name)]
+    assert [path for path in temporary.rglob("*") if path.is_file()] == []

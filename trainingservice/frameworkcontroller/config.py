@@ -16,7 +16,7 @@ from trainingservice.kubernetes_base.config import (
     KubernetesPlaceOptions,
     RoleSettings,
 )
-from trainingservice.places.options import REUSE_MODE_MEANING
+from trainingservice.places.options import STAYS
 
 #: The first role of these names reports; else the first one whose success ends the Framework; else the first.
 REPORTING_NAMES = ("chief", "master", "worker")
@@ -26,7 +26,7 @@ class FrameworkControllerClusterSettings(KubernetesClusterSettings):
     """A namespace of a cluster that FrameworkController runs in."""
 
     platform_name: ClassVar[str] = "frameworkcontroller"
-    reuse_mode_meaning: ClassVar[str] = f"{REUSE_MODE_MEANING}; otherwise each trial has pods of its own"
+    reuse_mode_meaning: ClassVar[str] = f"{STAYS}; otherwise each trial has pods of its own"
     v1_fields: ClassVar[Mapping[str, str]] = {
         "frameworkcontrollerConfig.namespace": "namespace",
         "frameworkcontrollerConfig.storage": "storage.storageType",

@@ -11,14 +11,14 @@ from trainingservice.kubernetes_base.config import (
     KubernetesPlaceOptions,
     RoleSettings,
 )
-from trainingservice.places.options import REUSE_MODE_MEANING
+from trainingservice.places.options import STAYS
 
 
 class JobClusterSettings(KubernetesClusterSettings):
     """A namespace of a cluster; no operator is needed there."""
 
     platform_name: ClassVar[str] = "kubernetes"
-    reuse_mode_meaning: ClassVar[str] = f"{REUSE_MODE_MEANING}; otherwise each trial has pods of its own"
+    reuse_mode_meaning: ClassVar[str] = f"{STAYS}; otherwise each trial has pods of its own"
 
 
 class JobTrialOptions(KubernetesPlaceOptions):

@@ -10,8 +10,9 @@ from trainingservice.words.durations import Grace
 #: Seconds for which an idle place is kept where a file does not say.
 IDLE_SECONDS = 60
 #: What ``reuseMode`` means on platforms with places, for those whose file sets it.
-REUSE_MODE_MEANING = ("with true, jobs stay when their trials have ended and take further trials of the experiment, "
-                      "one after the other (warm places)")
+STAYS = ("with true, jobs stay when their trials have ended and take further trials of the experiment, one after the "
+         "other (warm places)")
+REUSE_MODE_MEANING = f"{STAYS}; otherwise each trial is a job of its own"
 
 
 class PlaceOptions(TrialOptions):

@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from nniweb.experiments.launch.job_forms import application_form, first_parameters, stays_for
-from nniweb.experiments.lifecycle.places import close, take_away
+from nniweb.experiments.lifecycle.places import asked_for, close, is_of_use, take_away
 from nniweb.experiments.models import Attempt, Place
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.experiment import ExperimentTarget
@@ -97,8 +97,10 @@ def look(job_name: str, token_hash: str, asked: PlaceRequest) -> tuple[dict[str,
         return None, experiment.pk
     if (job := _job_for(place, asked)) is not None:
         return job, experiment.pk
-    if experiment.is_finished or experiment.target == ExperimentTarget.STOP or experiment.deleted_at is not None:
-        close(place, Reason("place_not_needed"))
+    last = Attempt.objects.get(pk=place.attempt_id)
+    is_over = experiment.is_finished or experiment.target == ExperimentTarget.STOP or experiment.deleted_at is not None
+    if (is_over or last.stage == Attempt.Stage.ENDED and not is_of_use(place, last, experiment)) and close(
+            place, Reason("place_not_needed"), current=last.pk):
         raise _gone()
     if asked.leave is not None and not close(place, Reason("place_idle"), current=place.attempt_id):
         # an attempt was given to it meanwhile
@@ -117,6 +119,7 @@ def _open(host: Attempt, asked: PlaceRequest) -> Place:
         raise RefusedReport(410, contract.ERROR_GONE, "The trials of this experiment run in no places.")
     now = timezone.now()
     place = Place(experiment=experiment, cluster=cluster, job_name=host.job_name, key=asked.place, attempt=host,
+                  asked_for=asked_for(experiment, cluster.pk),
                   given_at=now, asked_at=now, opened_at=now)
     try:
         with transaction.atomic():

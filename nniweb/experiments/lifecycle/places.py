@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from datetime import datetime
 
 from django.utils import timezone
 
-from nniweb.experiments.models import Attempt, Place
+from nniweb.experiments.models import Attempt, Experiment, Place
+from nniweb.experiments.models.experiment_cluster import gpu_number_on, options_on
 from nniweb.experiments.sql.changed_rows import update
 from trainingservice.reasons import Reason, as_document
+from trialkeeper import contract
+
+
+def asked_for(experiment: Experiment, cluster_pk: int | None) -> str:
+    """A digest of what a job of the experiment is given on a cluster: a place serves no trial that is to have more, or
+    other code. An experiment may be changed while it runs.
+    """
+    asked = [options_on(experiment, cluster_pk), gpu_number_on(experiment, cluster_pk), experiment.trial_command,
+             experiment.code_id]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def is_of_use(place: Place, last: Attempt, experiment: Experiment) -> bool:
+    """Whether an open place may be given another attempt. ``last``: the one that has ended there.
+
+    One that was frozen has made room, which the place must not keep.
+    """
+    return last.end_reason != contract.FROZEN and place.asked_for == asked_for(experiment, place.cluster_id)
 
 
 def give(place: Place, attempt: Attempt, now: datetime) -> bool:

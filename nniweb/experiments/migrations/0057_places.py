@@ -11,6 +11,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel("Place", [
             ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
             ("job_name", models.CharField(max_length=20)),
+            ("asked_for", models.CharField(max_length=64)),
             ("key", models.CharField(max_length=64)),
             ("given_at", models.DateTimeField()),
             ("asked_at", models.DateTimeField()),

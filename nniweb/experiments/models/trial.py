@@ -319,6 +319,8 @@ class Place(models.Model):
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+", db_index=False)
     #: The name of its job on the platform: that of the attempt for which the job was submitted.
     job_name = models.CharField(max_length=20)
+    #: What its job was given: ``nniweb.experiments.lifecycle.places.asked_for``.
+    asked_for = models.CharField(max_length=64)
     #: The id of its process.
     key = models.CharField(max_length=64)
     #: That runs here, or ran here last. Where it has ended the place waits for the next one.

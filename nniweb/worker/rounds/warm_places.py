@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
-from nniweb.experiments.lifecycle.places import close, give, take_away
+from nniweb.experiments.lifecycle.places import close, give, is_of_use, take_away
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.models import Attempt, Experiment, Place, Trial
 from nniweb.experiments.models.experiment import ExperimentTarget
@@ -57,10 +58,11 @@ def without_place(work: ClusterWork, attempts: Iterable[Attempt]) -> list[Attemp
 
 def _give(work: ClusterWork, experiment: Experiment, attempts: Sequence[Attempt]) -> list[Attempt]:
     now = work.now()
-    free = [place for place in Place.objects.filter(
+    waiting_places = Place.objects.filter(
         experiment=experiment, cluster=work.cluster_pk, closed_at__isnull=True, attempt__stage=Attempt.Stage.ENDED,
         ).select_related("attempt").order_by("-attempt__end_received_at")
-        if (now - max(place.asked_at, place.attempt.end_received_at or place.asked_at)).total_seconds() < ASKS_WITHIN]
+    free = [place for place in waiting_places
+            if is_of_use(place, place.attempt, experiment) and _speaks(place, place.attempt, now)]
     if not free:
         return list(attempts)
     given: dict[int, Place] = {}
@@ -79,6 +81,12 @@ def _give(work: ClusterWork, experiment: Experiment, attempts: Sequence[Attempt]
             logger.info("trial %d runs in the warm place %s", attempt.trial.sequence_id, given[attempt.pk].job_name,
                         extra={"trial": attempt.trial.public_id})
     return [attempt for attempt in attempts if attempt.pk not in given]
+
+
+def _speaks(place: Place, last: Attempt, now: datetime) -> bool:
+    """Whether its process has asked, or its trial has ended, a moment ago."""
+    since = max(place.asked_at, last.end_received_at or place.asked_at)
+    return (now - since).total_seconds() < ASKS_WITHIN
 
 
 # --- what the platform says --------------------------------------------------------------------

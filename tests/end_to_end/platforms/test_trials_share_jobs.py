@@ -6,11 +6,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.end_to_end.platforms.platform_doubles import Platform, azureml, dlts, openpai, openpai_without_storage
 from tests.end_to_end.running_server import RunningServer
 from tests.fakes.kubernetes.api import KubernetesApiDouble
 from tests.fakes.slurm_cluster import SlurmCluster
@@ -188,3 +190,21 @@ def test_trials_on_a_real_slurm_share_jobs_also_when_one_of_them_is_cancelled(
         assert trial_processes(tmp_path) == []
         assert len({folder.parent.name for folder in folders()}) >= 12
         assert all((folder.parent / "stdout").exists() for folder in folders()), "folders of trials stay on Slurm"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("platform", [openpai, openpai_without_storage, dlts, azureml], ids=lambda make: make.__name__)
+def test_trials_on_other_platforms_share_a_job(make_server: Callable[..., RunningServer], tmp_path: Path,
+                                               platform: Callable[[Path, ExitStack], Platform]) -> None:
+    with ExitStack() as ends:
+        section, env = platform(tmp_path / "platform", ends)
+        server = make_server(env)
+        server.start(env={"NNIWEB_PUBLIC_URL": server.url})
+        experiment = launched(server, tmp_path, section, trials=5, at_once=1, seconds=0.05)
+        server.wait_for_experiment(experiment, patience=200)
+        trials = trials_of(server, experiment)
+        assert_nobody_was_touched(trials, 5)
+        places = [server.get(f"trials/{trial['id']}/")["place"] for trial in trials]
+        assert {place["trials_count"] for place in places} == {5}, places
+        server.wait_until(lambda: not trial_processes(tmp_path), 60, "nothing of a trial is left")

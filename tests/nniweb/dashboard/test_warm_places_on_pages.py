@@ -24,7 +24,7 @@ def shared(make_experiment: Callable[..., Experiment], make_attempt: Callable[..
     now = timezone.now()
     attempts = [make_attempt(experiment, status="SUCCEEDED", ended_at=now) for _ in range(4)]
     place = Place.objects.create(experiment=experiment, cluster=experiment.cluster, job_name=attempts[0].job_name,
-                                 key="k", attempt=attempts[2], given_at=now, asked_at=now, opened_at=now)
+                                 key="k", asked_for="", attempt=attempts[2], given_at=now, asked_at=now, opened_at=now)
     for number, attempt in enumerate(attempts[:3]):
         Attempt.objects.filter(pk=attempt.pk).update(place=place, submitted_at=now + timedelta(seconds=number))
     return attempts

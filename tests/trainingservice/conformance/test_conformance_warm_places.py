@@ -8,9 +8,15 @@ from tests.fakes.kubernetes.api import KubernetesApiDouble
 from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes.under_test import FrameworksUnderTest, JobsUnderTest
 from tests.fakes.slurm_cluster import SlurmCluster
+from tests.trainingservice.conformance.test_conformance_azureml import AzureMlUnderTest
+from tests.trainingservice.conformance.test_conformance_dlts import DltsUnderTest
+from tests.trainingservice.conformance.test_conformance_openpai import OpenPaiUnderTest
 from tests.trainingservice.slurm.slurm_under_test import SlurmUnderTest
+from trainingservice.azureml.config import AzureMlTrialOptions
+from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings
 from trainingservice.kubernetes_base.config import RoleSettings
+from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 pytestmark = pytest.mark.slow
@@ -47,3 +53,44 @@ class TestPlacesOnSlurm(TrainingServiceConformance):
     def platform(self, cluster, tmp_path, monkeypatch) -> SlurmUnderTest:
         monkeypatch.setenv("SLURM_CONF", str(cluster.config))
         return SlurmUnderTest(tmp_path / "platform", cluster, reuse_mode=True)
+
+
+class _OnOpenPai(OpenPaiUnderTest):
+    def options(self) -> OpenPaiTrialOptions:
+        return OpenPaiTrialOptions(channel="http", reuse_mode=True)
+
+
+class TestPlacesOnOpenPai(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, tmp_path) -> Iterator[OpenPaiUnderTest]:
+        platform = _OnOpenPai(tmp_path / "platform")
+        yield platform
+        platform.cluster.end()
+
+
+class _OnDlts(DltsUnderTest):
+    def options(self) -> DltsTrialOptions:
+        return DltsTrialOptions(channel="http", reuse_mode=True)
+
+
+class TestPlacesOnDlts(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, tmp_path) -> Iterator[DltsUnderTest]:
+        platform = _OnDlts(tmp_path / "platform")
+        yield platform
+        platform.dashboard.end()
+
+
+class _OnAzureMl(AzureMlUnderTest):
+    def options(self) -> AzureMlTrialOptions:
+        return AzureMlTrialOptions(channel="http", reuse_mode=True)
+
+
+class TestPlacesOnAzureMl(TrainingServiceConformance):
+    @pytest.fixture
+    def platform(self, tmp_path, monkeypatch) -> Iterator[AzureMlUnderTest]:
+        platform = _OnAzureMl(tmp_path / "platform")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(platform.workspace.authority))
+        monkeypatch.setenv("AZUREML_CURRENT_CLOUD", "AzureCloud")  # the SDK changes it: put back after the test
+        yield platform
+        platform.workspace.end()

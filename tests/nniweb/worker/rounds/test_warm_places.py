@@ -243,6 +243,27 @@ def test_the_places_of_an_experiment_that_is_over_are_not_needed(rig: Rig) -> No
     assert Place.objects.get().reason["reason"]["code"] == "place_not_needed"
 
 
+def test_a_place_is_given_back_where_the_experiment_asks_for_something_else_now(rig: Rig) -> None:
+    experiment, [first] = begun(rig)
+    Experiment.objects.update(trial_options={"reuseMode": True, "reuseIdle": 30})
+    end(first)
+    first, second = next_of(rig, experiment, 2)
+    assert (submissions(rig), second.attempts.get().place) == (2, None)
+    with pytest.raises(RefusedReport) as refused:
+        ask(first)
+    assert refused.value.status == 410
+
+
+def test_a_place_whose_trial_was_frozen_does_not_keep_the_room(rig: Rig) -> None:
+    experiment, [first] = begun(rig)
+    Trial.objects.filter(pk=first.pk).update(target="PREEMPTED")
+    report(first, exit_code=0, reason="frozen", journal=f"journal-{first.public_id}")
+    with pytest.raises(RefusedReport) as refused:
+        ask(first)
+    assert refused.value.status == 410
+    assert Place.objects.get().reason["reason"]["code"] == "place_not_needed"
+
+
 def test_a_stop_is_an_order_and_the_job_is_removed_only_where_that_comes_to_nothing(rig: Rig) -> None:
     experiment, [first] = begun(rig)
     end(first)
