@@ -82,7 +82,10 @@ class Place:
 
     def run(self) -> int:
         """Exit status: 0 where the server knew the place, else that of the first attempt's keeper."""
-        import trialkeeper.keeper  # noqa: F401  the keepers are forked: what is loaded here they need not load
+        # the keepers are forked: what is loaded here they need not load
+        import tarfile  # noqa: F401
+
+        import trialkeeper.keeper  # noqa: F401
         self._may_stay = become_reaper_of_orphans() and self._reaches_a_server()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._tell_to_end)

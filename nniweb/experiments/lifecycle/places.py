@@ -55,6 +55,9 @@ def take_away(place: Place, attempt: Attempt) -> bool:
 
     The place keeps an attempt that has ended: it may be given another one, or be closed.
     """
+    # the place's row first, as everybody here: who waits for the other's row never waits in a circle
+    if not Place.objects.select_for_update().filter(pk=place.pk).values_list("pk"):
+        return False
     if not update(Attempt, "id = %s AND stage = %s AND place_id = %s AND journal_id = ''",
                   [attempt.pk, Attempt.Stage.SUBMITTED.value, place.pk],
                   stage=Attempt.Stage.SUBMITTING.value, place_id=None, submitted_at=None, machine_name="", url=""):

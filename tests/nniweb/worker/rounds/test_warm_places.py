@@ -7,6 +7,8 @@ import pytest
 from nniweb.experiments.ingest.place_requests import look, read_request
 from nniweb.experiments.models import Attempt, Experiment, Place, Trial
 from nniweb.experiments.models.account import hash_of
+from nniweb.experiments.retention.removal import Pace
+from nniweb.worker.housekeeping.remove_rows import remove_rows_of
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.places.options import PlaceOptions
@@ -311,3 +313,12 @@ def test_a_new_worker_finds_the_jobs_of_places_again(rig: Rig) -> None:
     rig.rounds()
     rig.skip(61)
     rig.until(lambda: state(second)[0] == "FAILED")
+
+
+def test_rows_of_places_go_with_their_experiment(rig: Rig) -> None:
+    experiment, [first] = begun(rig)
+    end(first)
+    next_of(rig, experiment, 2)
+    assert remove_rows_of(experiment, rig.runner.work.now(), Pace(sleep=lambda seconds: None), lambda: False)
+    assert not Place.objects.exists()
+    assert not Attempt.objects.exists()
