@@ -41,6 +41,7 @@ PROGRAMS = {
     "trial_start": Program(15, ("--rounds", "1", "--trials", "40", "--sleeping-rounds", "1")),
     "warm_trials": Program(45, ("--rounds", "1", "--trials", "24")),
     "metric_sources": Program(10, ("--rounds", "1", "--seconds", "1")),
+    "warm_places": Program(20, ("--trials", "12", "--plain", "8", "--start", "2", "--slurm-trials", "6")),
     "refill": Program(10, ("--trials", "20")),
     "startup": Program(10, ("--rounds", "1")),
     "idle": Program(5, ("--seconds", "3")),

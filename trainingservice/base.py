@@ -148,6 +148,10 @@ class TrainingService(abc.ABC):
     #: True where the platform keeps ended jobs, with their logs, until somebody removes them: the host then calls
     #: ``remove_ended_jobs`` when an experiment has ended.
     keeps_ended_jobs: ClassVar[bool] = False
+    #: True where a job may stay when its trial has ended and take further trials of the experiment (``stays_for`` of
+    #: the form): the platform gives the keeper the variables of a place. The service hears of the job's first trial
+    #: alone: what it tells of that job counts for each trial that runs in it.
+    has_places: ClassVar[bool] = False
     #: Metadata keys of the platform's own: key -> what its value means (one sentence, shown to people). NNI's keys are
     #: there without being named (``cluster_metadata.py``); one that is named here is the platform's own business.
     metadata_keys: ClassVar[dict[str, str]] = {}

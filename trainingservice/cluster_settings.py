@@ -153,6 +153,11 @@ class TrialOptions(SettingsModel):
         way."""
         return getattr(self, "channel", "auto") in ("auto", "http")
 
+    def stays_for(self) -> float | None:
+        """Seconds for which a job waits for another trial of its experiment (``reuseMode``, ``reuseIdle``); None where
+        it ends with its trial. Asked where the platform has places."""
+        return None
+
     def copies_code(self) -> bool:
         """Whether each trial has a copy of the code although the platform would let it run in the folder itself."""
         return False

@@ -765,6 +765,26 @@ CODES: dict[str, Kind] = {
     "metrics_not_found": Kind(
         "The keeper of a trial could not read metrics where the section metrics says. problem: no_result or one of "
         f"{', '.join(METRIC_PROBLEMS)}; detail: a stream, a file or names, \"\" for none.", metrics_not_found),
+    "place_lost": Kind(
+        "The job of a warm place ended, or stopped answering, while a trial ran in it or was meant for it. said: what "
+        "the platform says of that, \"\" for nothing; because: the same with its code.",
+        lambda said="", because=None: (
+            f"The job of the warm place in which the trial ran is gone. {said}".rstrip())),
+    "place_idle": Kind(
+        "A warm place was given back because no trial came for reuseIdle.",
+        lambda: "It was given back because no trial came for it for the time reuseIdle."),
+    "place_failures": Kind(
+        "A warm place was given back because two trials in a row failed in it.",
+        lambda: "It was given back because two trials in a row failed in it."),
+    "place_limit": Kind(
+        "A warm place was given back because the time limit of its job was near.",
+        lambda: "It was given back because the time limit of its job was near."),
+    "place_unclean": Kind(
+        "A warm place was given back because processes or files of a trial could not be removed.",
+        lambda: "It was given back because processes or files of a trial could not be removed."),
+    "place_not_needed": Kind(
+        "A warm place was given back because its experiment needed it no more.",
+        lambda: "It was given back because the experiment needed it no more."),
     "no_checkpoints": Kind(
         "The keepers of the platform do not call this server, so they cannot send checkpoints.",
         lambda platform: (f"On {platform} the keepers of trials do not call this server with these settings, so they "

@@ -107,6 +107,9 @@ class JobApplicationForm:
     parameter_names: tuple[str, ...] = ()
     #: Where the keeper reads metrics that the trial does not report itself.
     metrics: contract.MetricsDocument | None = None
+    #: Seconds for which the job waits for another trial of its experiment when its trial has ended, as a warm place.
+    #: None: it ends with its trial. For platforms with ``has_places``; keepers that call nobody end as well.
+    stays_for: float | None = None
 
     @property
     def longest_end(self) -> float:

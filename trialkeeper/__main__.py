@@ -3,7 +3,7 @@
 
 import os
 import sys
-from typing import List, Mapping, Optional
+from typing import Callable, List, Mapping, Optional
 
 from trialkeeper import contract
 from trialkeeper.whole_number import whole_number
@@ -21,10 +21,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Exit status of the program."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["run"]:
-        return run(os.environ)
+        return _run_or_stay(os.environ, run)
     if arguments == ["pod"]:
         from trialkeeper.pod import run_pod
-        return run_pod(os.environ, run)
+        return _run_or_stay(os.environ, lambda environment: run_pod(environment, run))
     if arguments[:1] == ["ranks"] and len(arguments) > 1:
         from trialkeeper.rank_launcher import launch
         return launch(arguments[1:], os.environ)
@@ -36,6 +36,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return Agent().run()
     sys.stderr.write(_USAGE)
     return 2
+
+
+def _run_or_stay(environment: Mapping[str, str], keep: Callable[[Mapping[str, str]], int]) -> int:
+    """Keep the attempt that the environment describes; where the job is a place, the experiment's next ones, too."""
+    if not environment.get(contract.ENV_PLACE):
+        return keep(environment)
+    from trialkeeper.place import Place
+    return Place(environment, keep).run()
 
 
 def run(environment: Mapping[str, str]) -> int:

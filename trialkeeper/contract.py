@@ -41,9 +41,25 @@ ENV_REPLICA = "NNI_KEEPER_REPLICA"
 #: in another container: the journal lies there, and goes on in each run. Unset: an attempt is run once.
 ENV_LASTING = "NNI_KEEPER_LASTING"
 
+#: Set where the job stays as a place when its attempt has ended: so many seconds it waits for the next one.
+ENV_PLACE = "NNI_KEEPER_PLACE"
+#: Folder for the folders of a place's later attempts, each of which is removed when its attempt has ended. Unset: they
+#: are beside that of the first one, and stay where ENV_FOLDER names that.
+ENV_PLACE_FOLDER = "NNI_KEEPER_PLACE_FOLDER"
+#: When the platform will end the job of a place, in seconds since 1970; empty or unset: it will not.
+ENV_PLACE_UNTIL = "NNI_KEEPER_PLACE_UNTIL"
+
 #: "1" where the attempt's folder is on a storage from which another user collects its journal: files that hold no
 #: secret can then be read by everybody.
 ENV_READABLE = "NNI_KEEPER_READABLE"
+
+# --- places --------------------------------------------------------------------------------
+#: Why a place is given back: nothing came, its trials failed, the job's time limit is near, something of a trial is
+#: left. One that is idle takes what has come for it meanwhile; the others take nothing more.
+LEAVES_IDLE, LEAVES_AFTER_FAILURES, LEAVES_AT_LIMIT, LEAVES_UNCLEAN = "idle", "failures", "limit", "unclean"
+LEAVES = (LEAVES_IDLE, LEAVES_AFTER_FAILURES, LEAVES_AT_LIMIT, LEAVES_UNCLEAN)
+#: Seconds for which a server keeps a place waiting for its answer at most.
+MOST_WAITING = 15.0
 
 # --- environment of the trial --------------------------------------------------------------
 #: The folder in which a trial leaves its checkpoints, and finds the one with which it goes on.
@@ -188,6 +204,16 @@ class CodeDocument(TypedDict, total=False):
     archive: str
     #: Folder at the archive's top whose content is the trial's code; without it the whole archive is.
     part: str
+
+
+class NextDocument(TypedDict):
+    """What a place asks with: ``POST trials/HOST/next``, where HOST is the attempt that began the place's job."""
+
+    place: str               #: id of the place's process, random
+    after: str               #: job name of the attempt that runs, or ran last, here
+    running: bool            #: whether it runs still: then the place only says that it is there
+    wait: float              #: seconds that the answer may be waited for
+    leave: Optional[str]     #: why the place is given back, one of LEAVES; None: it wants the next attempt
 
 
 class LimitsDocument(TypedDict, total=False):

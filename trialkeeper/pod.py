@@ -55,7 +55,7 @@ def run_pod(environment: Mapping[str, str], run: Callable[[Mapping[str, str]], i
     replica = replica_number(environment)
     try:
         make_private_folder(folder)
-        _take_job(environment, folder)
+        take_job(environment, folder)
         if replica == 0 and environment.get(contract.ENV_LASTING):
             _take_up_journal(environment[contract.ENV_LASTING], folder)
         end_file = environment.get(ENV_END_FILE, "")
@@ -94,7 +94,8 @@ def replica_number(environment: Mapping[str, str]) -> int:
     return index + (whole_number(environment.get(ENV_FIRST_REPLICA, "0")) or 0)
 
 
-def _take_job(environment: Mapping[str, str], folder: str) -> None:
+def take_job(environment: Mapping[str, str], folder: str) -> None:
+    """Have the mounted job in the attempt's folder. Raises OSError."""
     target = os.path.join(folder, contract.JOB_FILE)
     job = read_object(environment.get(ENV_JOB_FILE, "")) if environment.get(ENV_JOB_FILE) else None
     if job is None or os.path.exists(target):

@@ -14,6 +14,7 @@ from nniweb.api.trials.trial_output import read_part, stream_size
 from nniweb.dashboard.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.checkpoints import checkpoints_of_trial
+from nniweb.documents.places import place_document
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
@@ -103,6 +104,11 @@ class TrialReport:
         if self.attempt is None or self.attempt.placement is None:
             return ""
         return f"Placed on {self.attempt.runs_on.name}. {from_document('', self.attempt.placement)}".rstrip()
+
+    @cached_property
+    def place(self) -> dict[str, Any] | None:
+        """The warm place in which the attempt that is shown runs or ran, and the trials that shared it."""
+        return place_document(self.attempt)
 
     @property
     def is_earlier(self) -> bool:

@@ -10,6 +10,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from nniweb.documents.places import PlaceSerializer
 from nniweb.documents.reasons import reason_document
 from nniweb.experiments.models import (
     Attempt,
@@ -294,6 +295,8 @@ class TrialDetailSerializer(TrialSerializer):
 
     notes = serializers.CharField(help_text="Markdown; \"\" for none.")
     advice = AdviceSerializer(many=True)
+    place = PlaceSerializer(allow_null=True, help_text=(
+        "The warm place in which the latest attempt runs or ran (reuseMode); null where it has a job of its own."))
 
 
 def note_of(trial_pk: int) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.config.fields.walk import nearest
+from trainingservice.words.durations import parse_duration
 
 #: What pagination and content negotiation read by themselves.
 _READ_ELSEWHERE = frozenset({"page", "page_size", "format"})

@@ -21,6 +21,7 @@ from nniweb.keeperapi.bodies import SenderGone, body_of, error_document, length_
 from nniweb.keeperapi.checkpoint_calls import CheckpointCalls
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
+from nniweb.keeperapi.waiting_places import MAX_QUESTION_BYTES, WaitingPlaces, read_question
 from nniweb.middleware.backpressure import with_backpressure
 from nniweb.observability import process_figures
 from trainingservice.keeper.keeper_bundle import keeper_bytes
@@ -39,6 +40,7 @@ ROUTES = (
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/reports"), "report"),
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/job"), "job"),
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/keeper"), "keeper"),
+    ("POST", re.compile(r"trials/([a-z0-9]{1,20})/next"), "next"),
     ("GET", re.compile(r"experiments/([a-z0-9]{1,12})/code"), "code"),
     ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/(.+)"), "file"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/missing"), "missing"),
@@ -67,6 +69,7 @@ class KeeperApplication:
         self.limits = ReportLimits(settings.KEEPER_CALLS, settings.KEEPER_MEGABYTES)
         self.checkpoint_limits = ReportLimits(CHECKPOINT_SHARE * settings.KEEPER_CALLS, 0)
         self.checkpoints = CheckpointCalls()
+        self.places = WaitingPlaces()
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         path = scope["path"][len(contract.URL_PREFIX):]
@@ -126,6 +129,13 @@ class KeeperApplication:
                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         document = await asyncio.to_thread(job_files.job_document_of, match[1], token_hash)
         await send_document(send, 200, document)
+
+    async def next(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        refuse_by_length(headers.get(b"content-length"), MAX_QUESTION_BYTES)
+        body = await body_of(receive, MAX_QUESTION_BYTES, length_of(headers), lambda: None)
+        job = await self.places.next_job(match[1], token_hash, read_question(body))
+        await send_document(send, 200, {"installation": settings.INSTALLATION_ID, "job": job})
 
     async def keeper(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                      receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

@@ -11,9 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.container_path import ContainerPath, is_below
 from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
+from trainingservice.places.options import REUSE_MODE_MEANING, PlaceOptions
 from trainingservice.refused_values import matching
 
 Name = Annotated[str, StringConstraints(min_length=1), matching(r"[^\s/?#]+", "a name without blanks, /, ? and #")]
@@ -29,9 +30,7 @@ class AzureMlClusterSettings(ClusterSettings):
     platform_name: ClassVar[str] = "azureml"
     fields_of_checks: ClassVar[Mapping[str, str]] = {
         "connection": "workspaceName", "rights": "clientSecret", "compute": "computeTarget"}
-    reuse_mode_meaning: ClassVar[str] = (
-        "accepted but has no effect on azureml: each trial is a job of its own (in NNI one job ran many trials), so "
-        "that the portal shows, stops and bills each trial separately")
+    reuse_mode_meaning: ClassVar[str] = REUSE_MODE_MEANING
     v1_fields: ClassVar[Mapping[str, str]] = {
         "amlConfig.subscriptionId": "subscriptionId",
         "amlConfig.resourceGroup": "resourceGroup",
@@ -80,7 +79,7 @@ class AzureMlClusterSettings(ClusterSettings):
                 f"Microsoft.MachineLearningServices/workspaces/{self.workspace_name}")
 
 
-class AzureMlTrialOptions(TrialOptions):
+class AzureMlTrialOptions(PlaceOptions):
     """What one experiment asks of the workspace for each of its jobs."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {
@@ -116,8 +115,6 @@ class AzureMlTrialOptions(TrialOptions):
         default="auto", description="How trials get their code and report: by calling this server (http), or through "
                                     "the job's uploaded code and its log. auto: http if the server has an address for "
                                     "other machines, else log. (Not in NNI.)")
-    reuse_mode: bool | None = Field(
-        default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         if is_below(path, self.writable_mounts):

@@ -17,6 +17,7 @@ from trainingservice.azureml.run_log import LogJournal, RunHistory
 from trainingservice.azureml.snapshot import (
     CODE,
     COMMAND,
+    FOLDER,
     JOB_VARIABLE,
     make_snapshot,
     snapshot_key,
@@ -32,7 +33,7 @@ from trainingservice.keeper.collected_journals import CollectedJournals
 from trainingservice.keeper.end_in_output import told_end
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.keeper.keeper_exit import observed_exit
-from trainingservice.keeper.keeper_variables import authority_text
+from trainingservice.keeper.keeper_variables import authority_text, place_variables
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import Observation, PollingTrainingService
@@ -55,6 +56,7 @@ class AzureMlTrainingService(PollingTrainingService):
     platform: ClassVar[str] = "azureml"
     settings_model: ClassVar[type[ClusterSettings]] = AzureMlClusterSettings
     options_model: ClassVar[type[TrialOptions]] = AzureMlTrialOptions
+    has_places: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False  # the job's log is a way home, too
     poll_interval: ClassVar[tuple[float, float]] = (5.0, 30.0)
     #: Seconds between two looks at a job's log.
@@ -166,7 +168,8 @@ class AzureMlTrainingService(PollingTrainingService):
         image = form.image or options.docker_image
         variables = {contract.ENV_JOB: form.job_name, "NNI_EXP_ID": form.experiment_id}
         if urls:
-            variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN: form.keeper.token}
+            variables |= {contract.ENV_URLS: ",".join(urls), contract.ENV_TOKEN: form.keeper.token,
+                          **place_variables(form, folder=f"{FOLDER}{form.job_name}/next")}
         else:
             variables[JOB_VARIABLE] = _without_expressions(self._document(form))
         authority = authority_text(form.keeper) if urls else ""

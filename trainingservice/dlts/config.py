@@ -13,8 +13,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator
 
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.container_path import ContainerPath, is_below
+from trainingservice.places.options import REUSE_MODE_MEANING, PlaceOptions
 from trainingservice.refused_values import matching
 from trainingservice.rest.web_address import web_address
 
@@ -34,8 +35,7 @@ class DltsClusterSettings(ClusterSettings):
     fields_of_checks: ClassVar[Mapping[str, str]] = {
         "connection": "dashboard", "rights": "password", "queue": "team", "folder": "localStorageMountPoint",
         "disk": "localStorageMountPoint"}
-    reuse_mode_meaning: ClassVar[str] = (
-        "accepted but has no effect on dlts, as in NNI: each trial is a job of its own")
+    reuse_mode_meaning: ClassVar[str] = REUSE_MODE_MEANING
     v1_fields: ClassVar[Mapping[str, str]] = {f"dltsConfig.{name}": name for name in (
         "dashboard", "cluster", "team", "email", "password")}
 
@@ -114,7 +114,7 @@ class DltsClusterSettings(ClusterSettings):
         return self.password.get_secret_value() if self.password else os.environ.get(PASSWORD_VARIABLE, "")
 
 
-class DltsTrialOptions(TrialOptions):
+class DltsTrialOptions(PlaceOptions):
     """What one experiment asks of the cluster for each of its jobs."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {"trial.image": "dockerImage"}
@@ -128,8 +128,6 @@ class DltsTrialOptions(TrialOptions):
         default="auto", description="How trials get their code and report: by calling this server (http), or through "
                                     "the home folder. auto: http if the server has an address for other machines or is "
                                     "a job of the cluster, else the home folder.")
-    reuse_mode: bool | None = Field(
-        default=None, description="Accepted but has no effect: each trial is a job of its own.")
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         assert isinstance(settings, DltsClusterSettings)

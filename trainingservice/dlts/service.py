@@ -18,6 +18,7 @@ from trainingservice.dlts.rehearsal import rehearse_cluster
 from trainingservice.dlts.states import PAUSED, observed_record
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.keeper.keeper_variables import place_variables
 from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import Observation
 from trainingservice.reasons import with_more
@@ -47,6 +48,7 @@ class DltsTrainingService(SharedFolderTrainingService):
     platform: ClassVar[str] = "dlts"
     settings_model: ClassVar[type[ClusterSettings]] = DltsClusterSettings
     options_model: ClassVar[type[TrialOptions]] = DltsTrialOptions
+    has_places: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False  # the home folder is a way home, too
     poll_interval: ClassVar[tuple[float, float]] = (3.0, 30.0)
     search_time: ClassVar[float] = 10.0
@@ -146,8 +148,8 @@ class DltsTrainingService(SharedFolderTrainingService):
         options = cast(DltsTrialOptions, form.options)
         urls = keeper_urls(form, options.channel, others=self._own_addresses(form, options))
         keeper, folder = self.channel.prepare(form, self.platform, urls)
-        return job_body(form, self._settings, options, keeper=keeper,
-                        variables=self.channel.variables(form, folder, urls),
+        variables = {**self.channel.variables(form, folder, urls), **(place_variables(form) if urls else {})}
+        return job_body(form, self._settings, options, keeper=keeper, variables=variables,
                         gpu_type=self._gpu_type_for(form, options))
 
     def _own_addresses(self, form: JobApplicationForm, options: DltsTrialOptions) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from trainingservice.frameworkcontroller.task_roles import TaskRoleSettings, wit
 from trainingservice.frameworkcontroller.template import read_template, roles_of_template
 from trainingservice.kubernetes_base.config import (
     KubernetesClusterSettings,
-    KubernetesTrialOptions,
+    KubernetesPlaceOptions,
     RoleSettings,
 )
+from trainingservice.places.options import STAYS
 
 #: The first role of these names reports; else the first one whose success ends the Framework; else the first.
 REPORTING_NAMES = ("chief", "master", "worker")
@@ -25,6 +26,7 @@ class FrameworkControllerClusterSettings(KubernetesClusterSettings):
     """A namespace of a cluster that FrameworkController runs in."""
 
     platform_name: ClassVar[str] = "frameworkcontroller"
+    reuse_mode_meaning: ClassVar[str] = f"{STAYS}; otherwise each trial has pods of its own"
     v1_fields: ClassVar[Mapping[str, str]] = {
         "frameworkcontrollerConfig.namespace": "namespace",
         "frameworkcontrollerConfig.storage": "storage.storageType",
@@ -42,7 +44,7 @@ class FrameworkControllerClusterSettings(KubernetesClusterSettings):
     v1_dropped_types: ClassVar[Mapping[str, Any]] = {"frameworkcontrollerConfig.uploadRetryCount": int}
 
 
-class FrameworkControllerTrialOptions(KubernetesTrialOptions):
+class FrameworkControllerTrialOptions(KubernetesPlaceOptions):
     """The task roles of a trial."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {
@@ -102,6 +104,9 @@ class FrameworkControllerTrialOptions(KubernetesTrialOptions):
              if (policy := role.completion_policy) and policy.min_succeed_task_count > 0),
             in_use[0].name)
         return {first: roles[first], **roles}
+
+    def why_no_place(self) -> str:
+        return "configPath may ask for anything" if self.config_path is not None else super().why_no_place()
 
     def with_gpus(self, gpu_number: int | None) -> Self:
         try:

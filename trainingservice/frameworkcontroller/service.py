@@ -22,6 +22,7 @@ class FrameworkControllerTrainingService(KubernetesService):
     platform: ClassVar[str] = "frameworkcontroller"
     settings_model: ClassVar[type[ClusterSettings]] = FrameworkControllerClusterSettings
     options_model: ClassVar[type[TrialOptions]] = FrameworkControllerTrialOptions
+    has_places: ClassVar[bool] = True
 
     def find_kind(self) -> TrialKind:
         return FrameworkKind()

@@ -41,3 +41,19 @@ def keeper_variables(form: JobApplicationForm, folder: str, urls: tuple[str, ...
         else:
             variables[contract.ENV_TOKEN] = form.keeper.token
     return variables
+
+
+def place_variables(form: JobApplicationForm, *, folder: str = "", until: float | None = None) -> dict[str, str]:
+    """For a keeper whose job stays as a warm place; {} where it ends with its trial.
+
+    ``folder``: for the folders of later trials, which are removed with each one; "": they are beside that of the first
+    one and stay. ``until``: when the platform ends the job, in seconds since 1970; None where it does not.
+    """
+    if form.stays_for is None:
+        return {}
+    variables = {contract.ENV_PLACE: f"{form.stays_for:g}"}
+    if folder:
+        variables[contract.ENV_PLACE_FOLDER] = folder
+    if until is not None:
+        variables[contract.ENV_PLACE_UNTIL] = f"{until:.0f}"
+    return variables

@@ -6,16 +6,22 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trainingservice.kubernetes_base.config import KubernetesClusterSettings, KubernetesTrialOptions, RoleSettings
+from trainingservice.kubernetes_base.config import (
+    KubernetesClusterSettings,
+    KubernetesPlaceOptions,
+    RoleSettings,
+)
+from trainingservice.places.options import STAYS
 
 
 class JobClusterSettings(KubernetesClusterSettings):
     """A namespace of a cluster; no operator is needed there."""
 
     platform_name: ClassVar[str] = "kubernetes"
+    reuse_mode_meaning: ClassVar[str] = f"{STAYS}; otherwise each trial has pods of its own"
 
 
-class JobTrialOptions(KubernetesTrialOptions):
+class JobTrialOptions(KubernetesPlaceOptions):
     """One role, called worker as in NNI's Kubeflow files; with several replicas the first one reports."""
 
     worker: RoleSettings = Field(default=RoleSettings(), description="The pods of a trial.")

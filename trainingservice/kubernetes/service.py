@@ -17,6 +17,7 @@ class KubernetesTrainingService(KubernetesService):
     platform: ClassVar[str] = "kubernetes"
     settings_model: ClassVar[type[ClusterSettings]] = JobClusterSettings
     options_model: ClassVar[type[TrialOptions]] = JobTrialOptions
+    has_places: ClassVar[bool] = True
 
     def find_kind(self) -> TrialKind:
         return JobKind()

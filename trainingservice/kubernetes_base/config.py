@@ -24,6 +24,7 @@ from trainingservice.kubernetes_scheduling.fields import (
 )
 from trainingservice.kubernetes_scheduling.objects import conflicts
 from trainingservice.memory_size import Megabytes
+from trainingservice.places.options import PlaceOptions
 from trainingservice.refused_values import matching
 
 #: Longest name of an object that holds a trial: "nni" and the name of its job (15 characters with a retry's suffix).
@@ -330,3 +331,13 @@ def file_name(name: str) -> str:
     """A field's name in files."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+class KubernetesPlaceOptions(PlaceOptions, KubernetesTrialOptions):
+    """Before ``KubernetesTrialOptions`` among the bases of the options of kinds whose pods may stay as warm places."""
+
+    def why_no_place(self) -> str:
+        roles = self.roles()
+        if len(roles) != 1 or any(role.replicas != 1 for role in roles.values()):
+            return "a trial has several pods"
+        return "the code is in the image, where a trial can change it for the next one" if self.code_in_image() else ""

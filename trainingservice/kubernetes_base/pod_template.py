@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainingservice.keeper.keeper_variables import place_variables
 from trainingservice.kubernetes_base import names
 from trainingservice.kubernetes_base.api import Object
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions, StorageSettings
@@ -18,6 +19,8 @@ from trialkeeper import contract, pod
 #: Where things are in the container.
 KEEPER_FOLDER, TRIAL_FOLDER, ATTEMPT_FOLDER, STORAGE_FOLDER = (
     "/nniweb/keeper", "/nniweb/trial", "/nniweb/attempt", "/tmp/mount")
+#: Of a pod that stays as a warm place: the folders of its later trials.
+PLACE_FOLDER = f"{ATTEMPT_FOLDER}/next"
 KEEPER_FILE = "keeper.pyz"
 #: Where an image given as keeperImage holds the keeper.
 KEEPER_IN_IMAGE = "/keeper.pyz"
@@ -60,7 +63,7 @@ def pod_template(job: TrialJobDetail, role: Role, delivery: Delivery, options: K
         "image": role.settings.docker_image,
         # no text of the user's stands here: the kubelet would expand $(...) in it
         "command": [role.settings.python, _keeper_path(delivery), "pod"],
-        "env": _environment(job, role, numbered, linger, linger_stopped),
+        "env": _environment(job, role, numbered, linger, linger_stopped, place_until(job, options)),
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "nniweb-trial", "mountPath": TRIAL_FOLDER, "readOnly": True},
@@ -116,7 +119,8 @@ def _keeper_path(delivery: Delivery) -> str:
     return f"{KEEPER_FOLDER}/{KEEPER_FILE}"
 
 
-def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int, linger_stopped: int) -> list[Object]:
+def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int, linger_stopped: int,
+                 until: float | None) -> list[Object]:
     access = job.form.keeper
     values: dict[str, str] = {
         contract.ENV_JOB: job.id,
@@ -128,6 +132,8 @@ def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int, l
         pod.ENV_FIRST_REPLICA: str(role.first_replica),
         pod.ENV_END_FILE: TERMINATION_LOG,
     }
+    if access.urls:
+        values |= place_variables(job.form, folder=PLACE_FOLDER, until=until)
     if linger:
         values[pod.ENV_LINGER] = str(linger)
     elif linger_stopped:
@@ -138,6 +144,12 @@ def _environment(job: TrialJobDetail, role: Role, numbered: bool, linger: int, l
     if numbered:
         variables.append({"name": pod.ENV_POD_NAME, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
     return variables
+
+
+def place_until(job: TrialJobDetail, options: KubernetesTrialOptions) -> float | None:
+    """When the cluster ends an object that is made now, in seconds since 1970; None: it does not."""
+    seconds = options.run_policy.active_deadline_seconds
+    return None if seconds is None else job.submit_time + seconds
 
 
 def resources_of(role: Role) -> dict[str, str]:

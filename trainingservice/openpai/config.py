@@ -12,13 +12,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.container_path import ContainerPath, is_below
 from trainingservice.gpus.one_trial_per_gpu import one_trial_per_gpu
 from trainingservice.limited_yaml import YamlRefused, read_yaml_file
 from trainingservice.memory_size import Megabytes
 from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.openpai.storages import own_storages
+from trainingservice.places.options import REUSE_MODE_MEANING, PlaceOptions
 from trainingservice.refused_values import matching
 from trainingservice.rest.web_address import web_address
 
@@ -37,9 +38,7 @@ class OpenPaiClusterSettings(ClusterSettings):
     fields_of_checks: ClassVar[Mapping[str, str]] = {
         "connection": "host", "rights": "username", "token": "token", "folder": "localStorageMountPoint",
         "disk": "localStorageMountPoint", "storage": "storageConfigName"}
-    reuse_mode_meaning: ClassVar[str] = (
-        "accepted but has no effect on openpai: each trial is a job of its own, so that the cluster shows, schedules "
-        "and stops each trial separately")
+    reuse_mode_meaning: ClassVar[str] = REUSE_MODE_MEANING
     v1_fields: ClassVar[Mapping[str, str]] = {
         "paiConfig.host": "host",
         "paiConfig.userName": "username",
@@ -133,7 +132,7 @@ class OpenPaiClusterSettings(ClusterSettings):
         return self
 
 
-class OpenPaiTrialOptions(TrialOptions):
+class OpenPaiTrialOptions(PlaceOptions):
     """What one experiment asks of the cluster for each of its jobs."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {
@@ -179,8 +178,9 @@ class OpenPaiTrialOptions(TrialOptions):
         default="auto", description="How trials get their code and report: by calling this server (http), or through "
                                     "the storage. auto: http if the server has an address for other machines, else the "
                                     "storage. (Not in NNI.)")
-    reuse_mode: bool | None = Field(
-        default=None, description="Accepted because NNI's files have it. Each trial is a job of its own here.")
+
+    def why_no_place(self) -> str:
+        return "the job is that of openpaiConfig" if self.openpai_config is not None else ""
 
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         assert isinstance(settings, OpenPaiClusterSettings)

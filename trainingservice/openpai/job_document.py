@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainingservice.keeper.keeper_variables import place_variables
 from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.openpai.storages import own_storages
 from trainingservice.openpai.templates import all_commands
@@ -104,6 +105,7 @@ def _commands(form: JobApplicationForm, start: KeeperStart, number: int, name: s
     variables = {contract.ENV_JOB: form.job_name}
     if start.urls:
         variables[contract.ENV_URLS] = ",".join(start.urls)
+        variables |= place_variables(form)
     else:
         variables[contract.ENV_READABLE] = "1"
     lines += [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]

@@ -61,6 +61,7 @@ class OpenPaiTrainingService(SharedFolderTrainingService):
     platform: ClassVar[str] = "openpai"
     settings_model: ClassVar[type[ClusterSettings]] = OpenPaiClusterSettings
     options_model: ClassVar[type[TrialOptions]] = OpenPaiTrialOptions
+    has_places: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False  # the storage is a way home, too
     poll_interval: ClassVar[tuple[float, float]] = (3.0, 30.0)
 

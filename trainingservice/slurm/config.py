@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints, field_validator
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.memory_size import Megabytes
 from trainingservice.nodes.options import NodeOptions
+from trainingservice.places.options import REUSE_MODE_MEANING, PlaceOptions
 from trainingservice.refused_values import matching
 from trainingservice.slurm.sbatch_lines import checked_lines
 from trainingservice.ssh.login_settings import SshLoginSettings
@@ -39,9 +40,7 @@ class SlurmClusterSettings(ClusterSettings):
     fields_of_checks: ClassVar[Mapping[str, str]] = {
         "connection": "loginNode.host", "login": "loginNode.user", "host_key": "loginNode.hostKey",
         "folder": "workingFolder", "disk": "workingFolder"}
-    reuse_mode_meaning: ClassVar[str] = (
-        "it has no effect on slurm: each trial is a job of its own, so that the cluster schedules, shows and charges "
-        "each trial separately")
+    reuse_mode_meaning: ClassVar[str] = REUSE_MODE_MEANING
 
     keeps_secrets: ClassVar[frozenset[str]] = frozenset({"working_folder", "program_folder"})
 
@@ -70,7 +69,7 @@ class SlurmClusterSettings(ClusterSettings):
         return value if value is None else value.rstrip("/") or "/"
 
 
-class SlurmTrialOptions(NodeOptions):
+class SlurmTrialOptions(PlaceOptions, NodeOptions):
     """What one experiment asks of Slurm for each of its jobs."""
 
     partition: Name | None = Field(
@@ -114,6 +113,11 @@ class SlurmTrialOptions(NodeOptions):
         default="auto", description="How trials report: by calling this server (http), or through workingFolder "
                                     "(storage). auto: each trial calls the server if it can; the server fetches "
                                     "reports that do not arrive from the folder.")
+
+    def why_no_place(self) -> str:
+        if self.nodes > 1:
+            return "the trial runs on several nodes"
+        return "Slurm may queue its jobs again (requeue)" if self.requeue else ""
 
     def gpus_of_a_trial(self, gpu_number: int | None) -> int:
         if self.gres is None:

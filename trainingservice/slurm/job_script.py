@@ -61,6 +61,12 @@ if [ "$nniweb_run" -gt 0 ]; then
 fi
 """
 
+#: When Slurm ends the job, in seconds since 1970; empty where that is not known. It tells its jobs since version 22.05.
+_PLACE_UNTIL = f"""
+export {contract.ENV_PLACE_UNTIL}="${{SLURM_JOB_END_TIME:-$(date -d "$(@SQUEUE@ -h -j "$SLURM_JOB_ID" -o %e \
+    2>/dev/null)" +%s 2>/dev/null)}}"
+"""
+
 
 def sbatch_options(options: SlurmTrialOptions, gpu_number: int | None) -> list[str]:
     """What the experiment asks of the cluster, for sbatch's command line."""
@@ -116,8 +122,14 @@ def job_script(options: SlurmTrialOptions, keeper: str, folder: str, variables: 
     """
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     return ("#!/bin/sh\n" + lines_of_options(options) + _CLAIM.replace("@FOLDER@", shlex.quote(folder)) + _RUN_AGAIN
-            + prepared(options) + exports
+            + prepared(options) + exports + _place_until(variables, program_folder)
             + f'exec "$nniweb_python" -I {shlex.quote(keeper)} {_verb(options, program_folder)}\n')
+
+
+def _place_until(variables: Mapping[str, str], program_folder: str | None) -> str:
+    """Shell text, of a job that stays as a warm place."""
+    squeue = f"{program_folder}/squeue" if program_folder else "squeue"
+    return _PLACE_UNTIL.replace("@SQUEUE@", squeue) if contract.ENV_PLACE in variables else ""
 
 
 def _verb(options: SlurmTrialOptions, program_folder: str | None) -> str:

@@ -13,6 +13,7 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import TemporaryError
 from trainingservice.files.output_folder import OutputFolder
 from trainingservice.keeper.keeper_channel import keeper_urls
+from trainingservice.keeper.keeper_variables import place_variables
 from trainingservice.keeper.trial_of_ranks import rank_by_file, rows_of, with_failed_rank
 from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.accepted_at import accepted_at, is_new
@@ -66,6 +67,7 @@ class SlurmTrainingService(SharedFolderTrainingService):
     settings_model: ClassVar[type[ClusterSettings]] = SlurmClusterSettings
     options_model: ClassVar[type[TrialOptions]] = SlurmTrialOptions
     needs_public_url: ClassVar[bool] = False  # the folder is a way home, too
+    has_places: ClassVar[bool] = True
     suspends_jobs: ClassVar[bool] = True  # a job that is queued again is run from its beginning
     poll_interval: ClassVar[tuple[float, float]] = (3.0, 30.0)
     #: A controller that was busy may take a submission whose answer was lost so many seconds later.
@@ -166,8 +168,8 @@ class SlurmTrainingService(SharedFolderTrainingService):
         keeper, folder = self.channel.prepare(form, self.platform, urls, collect_too=options.channel == "auto",
                                                path=[options.python_path] if options.python_path else [])
         arguments = job_options(form, options, name_on_cluster(form.job_name), folder, self.context.installation)
-        return arguments, job_script(options, keeper, folder, self.channel.variables(form, folder, urls),
-                                     self._settings.program_folder)
+        variables = {**self.channel.variables(form, folder, urls), **(place_variables(form) if urls else {})}
+        return arguments, job_script(options, keeper, folder, variables, self._settings.program_folder)
 
     def _taken_before(self, job: TrialJobDetail, uncertain: str) -> Observation | None:
         """What is known of a job whose submission went out and was not answered; None: it was certainly not taken."""

@@ -155,11 +155,12 @@ class Bench:
         quick = {"report_interval": 0.2, "grace_period": 1.0, "give_up_after": 60.0}
         access = self.server.access_for(name)
         self.server_urls = access.urls
+        options = self.platform.options()
         form = JobApplicationForm(
             job_name=name, trial_job_id=trial or name, experiment_id=experiment or self.experiment,
             sequence_id=len(self._forms), command=command or "true",
             hyper_parameters=HyperParameters(parameter_text(parameters or {"x": 0.5}, len(self._forms))),
-            keeper=access, options=self.platform.options(),
+            keeper=access, options=options, stays_for=options.stays_for(),
             limits=TrialLimits(**{**quick, **limits}), **more)
         self._forms.append(form)
         self.server.expect(form, platform="conformance", code=form.code)

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import experiment_of
+from nniweb.documents.places import place_of_trial
 from nniweb.documents.trial_query import PROPOSALS, TrialQuery, by_proposal, filtered, in_order
 from nniweb.documents.trials import (
     MetricSerializer,
@@ -107,7 +108,8 @@ class TrialDetailView(TrialView):
 
 
 def _detail(trial_pk: int) -> dict[str, Any]:
-    return {**document(trial_pk), "advice": advice_documents(trial_pk), "notes": note_of(trial_pk)}
+    return {**document(trial_pk), "advice": advice_documents(trial_pk), "notes": note_of(trial_pk),
+            "place": place_of_trial(trial_pk)}
 
 
 class TrialCancelView(TrialView):

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from nniweb.experiments.access.request_actor import asking
-from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.launch.listed_clusters import clusters_now
 from nniweb.experiments.models import Experiment, ExperimentChange, User
 from nniweb.experiments.retention import policy
@@ -15,6 +14,7 @@ from nniweb.tuning import algorithms
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import SearchSpace
 from nniweb.tuning.search_space.uninterpreted_space import read_space
+from trainingservice.words.durations import format_duration
 
 #: Field of a change -> its spelling in experiment files.
 CHANGEABLE = {

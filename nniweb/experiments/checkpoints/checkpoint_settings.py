@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nniweb.experiments.config.document import CheckpointsDocument
-from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.models import Experiment
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.words.durations import parse_duration
 
 #: Seconds a trial has to save a checkpoint and end where its experiment does not say.
 DEFAULT_GRACE = 10.0

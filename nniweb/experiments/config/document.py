@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.callback_address import check_callback_address
-from nniweb.experiments.config.durations import Duration, Grace
 from nniweb.experiments.config.trial_script.metric_pattern import check_pattern
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
 from trainingservice.memory_size import Megabytes
 from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
+from trainingservice.words.durations import Duration, Grace
 from trainingservice.words.shown_value import shown
 from trialkeeper.kept_files import OUTPUT
 

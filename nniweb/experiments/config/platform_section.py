@@ -17,6 +17,7 @@ from nniweb.experiments.config.yaml_positions import Path, path_text
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions, without_secrets
 from trainingservice.errors import PermanentError
+from trainingservice.places.options import PlaceOptions
 from trainingservice.platforms import load_platform
 from trainingservice.words.shown_value import shown
 from trainingservice.words.spellings import fold
@@ -128,6 +129,8 @@ def read_platform_section(section: Any, walk: FieldWalk, context: dict[str, Any]
                     {**context, "reads_files": context.get("reads_files", True) and settings is not None}, at)
     if settings is None or options is None:
         return None
+    if why := why_no_place(settings, options):
+        findings.note(f"{path_text((*raw, 'reuseMode'))}: each trial is a job of its own here, because {why}.")
     secrets = {path_text(path[len(at):]): secret for path, secret in walk.secrets.items() if path[:len(at)] == at}
     return PlatformSection(platform=platform.platform, settings=settings, options=options, secrets=secrets)
 
@@ -149,6 +152,15 @@ def _say_what_reuse_mode_means(section: dict[str, Any], platform: type[TrainingS
             findings.add_raw((*raw, key), f"must be true or false, not {shown(value)}")
         elif value is not None:
             findings.note(f"{path_text(findings.raw((*at, key)))}: {platform.settings_model.reuse_mode_meaning}.")
+
+
+def why_no_place(settings: ClusterSettings, options: TrialOptions) -> str:
+    """Why jobs do not stay for further trials although ``reuseMode`` is on, a clause; "" where they do."""
+    if not isinstance(options, PlaceOptions) or not options.reuse_mode:
+        return ""
+    if not options.keepers_may_call() or not settings.keepers_call_home():
+        return "its trials do not call this server"
+    return options.why_no_place()
 
 
 def _part(model: type[Any], document: dict[str, Any], walk: FieldWalk, context: dict[str, Any], at: Path) -> Any:

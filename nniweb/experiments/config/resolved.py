@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.config.settings import AlgorithmSettings, ClusterEntry, ExperimentSettings
 from trainingservice.cluster_settings import TrialOptions, without_secrets
+from trainingservice.words.durations import format_duration
 
 
 def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from nniweb.experiments.config.durations import format_duration
 from nniweb.experiments.launch.listed_clusters import clusters_now
 from nniweb.experiments.models import Experiment, ExperimentChange
+from trainingservice.words.durations import format_duration
 
 #: Columns whose value stands in the config, all but the tuner's.
 COLUMNS = ("name", "description", "tags", "search_space", "trial_concurrency", "priority", "max_trial_number",

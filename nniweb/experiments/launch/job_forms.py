@@ -76,6 +76,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         warm_start=_warm_start(experiment),
         parameter_names=_parameter_names(experiment),
         metrics=_metrics(experiment),
+        stays_for=stays_for(experiment, attempt.cluster_id, service, options),
     )
 
 
@@ -92,6 +93,19 @@ def _metrics(experiment: Experiment) -> contract.MetricsDocument | None:
         return None
     return cast(contract.MetricsDocument, {**asked, "main": main_metric(experiment.objectives),
                                            "greater_is_better": experiment.optimize_mode != "minimize"})
+
+
+def stays_for(experiment: Experiment, cluster_pk: int | None, service: type[TrainingService],
+              options: TrialOptions | None = None) -> float | None:
+    """Seconds for which a job of the experiment waits for another trial when its trial has ended; None: it ends, too.
+
+    ``options``: of the experiment's trials on that cluster, where they were read already.
+    """
+    said = options_on(experiment, cluster_pk)
+    if not said.get("reuseMode") or not service.has_places or experiment.multi_phase:
+        return None
+    options = options or service.options_model.model_validate(said)
+    return options.stays_for() if options.keepers_may_call() else None
 
 
 def _warm_start(experiment: Experiment) -> bool | tuple[str, ...]:

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0056_node_bookings")]
+    dependencies = [("experiments", "0057_places")]
 
     operations = [
         migrations.CreateModel("ProposalKey", [

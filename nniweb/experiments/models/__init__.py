@@ -18,7 +18,7 @@ from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .session import Session, SignInAttempt
 from .tensorboard import TensorBoard, TensorBoardTicket
-from .trial import Attempt, NodeBooking, ProposalKey, Trial, TrialEvent, TrialParameters
+from .trial import Attempt, NodeBooking, Place, ProposalKey, Trial, TrialEvent, TrialParameters
 from .worker import Worker
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentCluster", "ExperimentEvent", "FolderUsage",
     "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
-    "NotificationRule", "Proposal", "ProposalKey", "Quota",
+    "NotificationRule", "Place", "Proposal", "ProposalKey", "Quota",
     "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
     "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialNote", "TrialOutput", "TrialParameters",
     "TunerEvent", "User", "Worker",

@@ -1,4 +1,4 @@
-"""Trials and the attempts to run them."""
+"""Trials, the attempts to run them, and the places where attempts share a job."""
 
 from django.db import models
 from django.db.models import Q
@@ -217,6 +217,9 @@ class Attempt(models.Model):
     cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="+", db_index=False, editable=False)
     #: Of an experiment with several clusters, why it runs there: a reason as ``as_document`` makes it.
     placement = models.JSONField(null=True, editable=False)
+    #: The warm place in which it runs; of the attempt that began the place's job it is the same.
+    place = models.ForeignKey("experiments.Place", models.SET_NULL, null=True, related_name="attempts", db_index=False,
+                              editable=False)
     #: The name on the platform: the trial's id, then id + r2, r3 for retries.
     job_name = models.CharField(max_length=20, unique=True)
     stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.SUBMITTING)
@@ -293,6 +296,7 @@ class Attempt(models.Model):
             models.Index(fields=["machine_identity"], name="attempts_holding_gpus",
                          condition=Q(stage__in=["submitting", "submitted"], gpu_indices__isnull=False)),
             models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
+            models.Index(fields=["place"], name="attempts_of_places", condition=Q(place__isnull=False)),
             models.Index(fields=["resumed_from"], name="attempts_resumed", condition=Q(resumed_from__isnull=False)),
         ]
 
@@ -303,6 +307,42 @@ class Attempt(models.Model):
     def runs_on(self) -> Cluster:
         """The cluster where it runs, or ran."""
         return self.cluster if self.cluster is not None else self.trial.experiment.cluster
+
+
+class Place(models.Model):
+    """A warm place: one job of a platform in which attempts run one after the other. It is made when its process asks
+    for the first time. The worker gives it attempts, and the process fetches them with its next question.
+    """
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="places", db_index=False)
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+", db_index=False)
+    #: The name of its job on the platform: that of the attempt for which the job was submitted.
+    job_name = models.CharField(max_length=20)
+    #: What its job was given: ``nniweb.experiments.lifecycle.places.asked_for``.
+    asked_for = models.CharField(max_length=64)
+    #: The id of its process.
+    key = models.CharField(max_length=64)
+    #: That runs here, or ran here last. Where it has ended the place waits for the next one.
+    attempt = models.ForeignKey(Attempt, models.DO_NOTHING, related_name="+", db_constraint=False,
+                                db_index=False)
+    #: When that was meant for the place, and when its process asked last.
+    given_at = models.DateTimeField()
+    asked_at = models.DateTimeField()
+    opened_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+    #: Why it was given back: {"message", "reason": as ``as_document`` makes it}.
+    reason = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job_name"], name="one_open_place_of_a_job",
+                                               condition=Q(closed_at__isnull=True))]
+        indexes = [
+            models.Index(fields=["experiment"], name="places_of_experiments"),
+            models.Index(fields=["cluster"], name="places_open", condition=Q(closed_at__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"place {self.job_name}"
 
 
 class NodeBooking(models.Model):

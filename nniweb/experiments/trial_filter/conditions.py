@@ -229,6 +229,13 @@ def _cluster(comparison: Comparison, now: datetime) -> Q:
                            | _texts("trial__experiment__cluster__name")(comparison, now) & Q(cluster=None))
 
 
+def _place(comparison: Comparison, now: datetime) -> Q:
+    if comparison.operator in ("=", "!=") and values.is_none(comparison.values[0]):
+        in_one = of_last_attempt(Q(place__isnull=False))
+        return ~in_one if comparison.operator == "=" else in_one
+    return of_last_attempt(Q(place__isnull=False) & _texts("place__job_name")(comparison, now))
+
+
 STATUSES = [value for value, _ in TRIAL_STATUSES]
 
 FIELDS = {field.name: field for field in [
@@ -248,6 +255,8 @@ FIELDS = {field.name: field for field in [
           _numbers("intermediate_count", values.whole_number_for)),
     Field("duration", "seconds, or 10m, 1.5h, 2d; for a running trial, the time so far", _duration),
     Field("cluster", "name of the cluster of its last attempt", _cluster),
+    Field("place", "warm place of its last attempt, as the trial's page names it; none without one",
+          _place),
     Field("machine", "name of its machine", _texts("machine_name", of_last_attempt)),
     Field("gpu", "index of a GPU that it used", _gpus),
     Field("exit_code", "of its last attempt", _numbers("exit_code", values.whole_number_for, of_last_attempt)),

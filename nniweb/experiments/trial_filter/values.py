@@ -3,9 +3,9 @@
 import math
 from datetime import UTC, datetime, timedelta
 
-from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.trial_filter.language import FilterInvalid, Path, Term
+from trainingservice.words.durations import parse_duration
 from trainingservice.words.shown_value import shown
 
 #: Written without quotes: no value.

@@ -7,13 +7,13 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
 from nniweb.experiments.access import accounts
-from nniweb.experiments.config.durations import parse_duration
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Scope
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
 from nniweb.storage.own_files import START
+from trainingservice.words.durations import parse_duration
 from trainingservice.words.shown_value import shown
 
 

@@ -19,6 +19,7 @@ from nniweb.experiments.models import (
     MetricName,
     MetricNumber,
     NodeBooking,
+    Place,
     Proposal,
     ProposalKey,
     ResourceReading,
@@ -40,7 +41,7 @@ _PIECES = MOST_BYTES // contract.MAX_OUTPUT_PIECE_BYTES
 _OF_ATTEMPTS: tuple[type[Model], ...] = (Metric, ResourceReading, NodeBooking)
 _OF_TRIALS: tuple[type[Model], ...] = (Attempt, TrialEvent, TrialParameters, MetricNumber, ProposalKey)
 _OF_EXPERIMENTS: tuple[type[Model], ...] = (TunerEvent, LogLine, ExperimentEvent, ExperimentChange, MetricName,
-                                           Proposal, EarlierExperiment)
+                                           Proposal, EarlierExperiment, Place)
 
 
 def remove_rows_of(experiment: Experiment, now: datetime, pace: Pace, is_over: Callable[[], bool]) -> bool:

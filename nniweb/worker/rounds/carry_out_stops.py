@@ -15,6 +15,7 @@ from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.submissions import claim_never_handed_over, was_never_handed_over
 from nniweb.worker.rounds.trials_missing import reason_of_limit
+from nniweb.worker.rounds.warm_places import job_to_stop
 from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.base import TrainingService
 from trainingservice.errors import TrainingServiceError, UnknownTrialJob
@@ -127,7 +128,10 @@ def _send_stop(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
     service = work.service
     if service is None:
         return  # the order in the reply to the keeper's next report is the other way
-    work.stops_sent.add(attempt.job_name)
+    job_name = job_to_stop(work, trial, attempt)
+    if job_name is None or job_name in work.stops_sent:
+        return
+    work.stops_sent.add(job_name)
     logger.info("trial %d is being stopped: %s", trial.sequence_id, _why(trial), extra={"trial": trial.public_id})
     early = trial.target == TrialTarget.EARLY_STOPPED
 
@@ -137,10 +141,10 @@ def _send_stop(work: ClusterWork, trial: Trial, attempt: Attempt) -> None:
                            extra={"trial": trial.public_id})
         else:
             _end_unknown(work, trial, attempt)
-        work.stops_sent.discard(attempt.job_name)
+        work.stops_sent.discard(job_name)
 
     work.host.call(f"cancel of trial {trial.sequence_id}", "cancel_trial_job",
-                   lambda: service.cancel_trial_job(attempt.job_name, early), lambda _: None, failed)
+                   lambda: service.cancel_trial_job(job_name, early), lambda _: None, failed)
 
 
 def _why(trial: Trial) -> str:

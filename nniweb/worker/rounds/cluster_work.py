@@ -111,6 +111,11 @@ class ClusterWork:
     logged_status: dict[int, str] = field(default_factory=dict)
     #: Attempts whose keepers were never heard and whose last lines are being asked for (primary keys).
     looked_into: set[int] = field(default_factory=set)
+    #: Attempts in warm places whose keepers were ordered to stop -> when the job of the place is removed (monotonic).
+    place_stops: dict[int, float] = field(default_factory=dict)
+    #: Warm place (primary key) -> a state that should not last, and since when it lasts (monotonic seconds).
+    places_noted: dict[int, tuple[object, float]] = field(default_factory=dict)
+    next_look_at_places: float = 0.0
     next_full_look: float = 0.0
     next_look_for_unheard: float = 0.0
     next_health_look: float = 0.0

@@ -35,6 +35,7 @@ from nniweb.experiments.sql.changed_rows import IfNone, update
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.worker.cluster_host.service_answers import job_detail, job_details
+from nniweb.worker.rounds import warm_places
 from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
 from nniweb.worker.rounds.without_keepers import FINAL_RESULT_SECONDS, end_lost_jobs, has_final, with_final
 from trainingservice.base import TrainingService
@@ -121,10 +122,17 @@ _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "obse
 _OF_TRIAL = ("id", "experiment", "status", "target", "message", "reason", "reason_arguments")
 
 
-def _apply(work: ClusterWork, details: Iterable[TrialJobDetail]) -> None:
+def _apply(work: ClusterWork, details: Sequence[TrialJobDetail]) -> None:
+    with_guests, ended = warm_places.with_guests(work, details)
+    _apply_all(work, with_guests, {place.job_name for place in ended})
+    warm_places.close_ended(ended)
+
+
+def _apply_all(work: ClusterWork, details: Iterable[TrialJobDetail], places: Collection[str]) -> None:
+    """``places``: jobs of warm places that have ended, which are forgotten in a later look, when that is written."""
     by_name = {detail.id: detail for detail in details}
     attempts = _looked_at(list(by_name), [name for name, detail in by_name.items() if detail.cause])
-    _forget_settled(work, by_name, {attempt.job_name for attempt in attempts})
+    _forget_settled(work, by_name, {attempt.job_name for attempt in attempts} | set(places))
     early = [attempt.job_name for attempt in attempts if attempt.pk in work.submitting]
     work.host.look_again_at(early)  # what their submission returns says it too, and is written down first
     due = [(attempt, by_name[attempt.job_name]) for attempt in attempts

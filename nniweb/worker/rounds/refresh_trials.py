@@ -34,7 +34,7 @@ def refresh_trials(work: ClusterWork, experiment: Experiment, found: WorkCounts)
     wanted = Attempt.objects.under_way().filter(
         trial__experiment=experiment, cluster=work.cluster_pk, refresh_asked_at__isnull=False,
         stage=Attempt.Stage.SUBMITTED).exclude(
-        pk__in=list(work.refreshing)).select_related("trial").order_by("refresh_asked_at", "pk")[:room]
+        pk__in=list(work.refreshing)).select_related("trial", "place").order_by("refresh_asked_at", "pk")[:room]
     attempts = list(wanted)
     parameters = first_parameters([attempt.trial_id for attempt in attempts])
     for attempt in attempts:
@@ -44,6 +44,7 @@ def refresh_trials(work: ClusterWork, experiment: Experiment, found: WorkCounts)
 
 def _ask(work: ClusterWork, service: TrainingService, attempt: Attempt, form: JobApplicationForm) -> None:
     work.refreshing.add(attempt.pk)
+    job_name = attempt.job_name if attempt.place is None else attempt.place.job_name  # that the platform knows
 
     def answered(detail: TrialJobDetail) -> None:
         work.refreshing.discard(attempt.pk)
@@ -57,7 +58,7 @@ def _ask(work: ClusterWork, service: TrainingService, attempt: Attempt, form: Jo
         _note(work, attempt, error.reason)
 
     work.host.call(f"refresh of trial {attempt.trial.sequence_id}", "update_trial_job",
-                   lambda: job_detail(service.update_trial_job(attempt.job_name, form)), answered, failed)
+                   lambda: job_detail(service.update_trial_job(job_name, form)), answered, failed)
 
 
 def _note(work: ClusterWork, attempt: Attempt, problem: str) -> None:

@@ -44,6 +44,7 @@ from nniweb.worker.rounds import (
     refresh_trials,
     submission_answers,
     unheard_keepers,
+    warm_places,
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fetch_code import code_is_there
@@ -217,6 +218,7 @@ class ClusterRunner:
             preemption.preempt(work, experiments, found)
             cluster_health.show(work)
             unheard_keepers.remark_on_unheard_keepers(work)
+            warm_places.look_after(work)
             delete_experiments.delete_some(work)
             ended_jobs.remove_some(work)
             jobs_of_guests.remove_some_of_guests(work)

@@ -22,6 +22,7 @@ from nniweb.experiments.sql.changed_rows import update_each
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import log_ids
 from nniweb.worker.cluster_host.service_answers import job_detail
+from nniweb.worker.rounds import warm_places
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.submission_answers import not_submitted, refused
 from trainingservice.base import TrainingService
@@ -63,7 +64,7 @@ class NewAttempts:
     def hand_over(self, work: ClusterWork, parameters: Mapping[int, TrialParameters]) -> None:
         """``parameters``: by trial, whose experiment is as rounds load it."""
         if work.service is not None:
-            for attempt in self._attempts:
+            for attempt in warm_places.without_place(work, self._attempts):
                 if (token := self._tokens.get(attempt.trial_id)) is not None:
                     _hand_over(work, work.service, attempt, parameters.get(attempt.trial_id), token)
         if any(attempt.cluster_id != work.cluster_pk for attempt in self._attempts):
@@ -109,6 +110,7 @@ def submit_again(work: ClusterWork, experiment: Experiment, starts: bool) -> Non
         held = [attempt for attempt in due if not _has_started(attempt)]
         _say_that_they_wait(work, experiment, held)
         due = [attempt for attempt in due if _has_started(attempt)]
+    due = warm_places.without_place(work, due)
     if not due:
         return
     tokens = {attempt.pk: secrets.token_urlsafe(32) for attempt in due}

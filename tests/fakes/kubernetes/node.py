@@ -37,6 +37,8 @@ class Node:
         #: Seconds from a container's end until its pod's status says so: the keeper has spoken by then. A kubelet takes
         #: about 1 s.
         self.status_lag = 0.2
+        #: Seconds that a pod takes from its node until its volumes are looked for: images, containers.
+        self.start_seconds = 0.0
         #: Image -> what the registry says when it is pulled.
         self.missing_images: dict[str, str] = {}
         #: Folders of this machine that stand for files in images: path in the container -> path here.
@@ -179,6 +181,8 @@ class _Pod:
         self._status(phase="Pending", startTime=now_text(), conditions=[
             {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now_text()}],
             containerStatuses=[self._container_status({"waiting": {"reason": "ContainerCreating"}})])
+        if self._deleted.wait(self._node.start_seconds):
+            return
         mounts = self._wait_for_volumes()
         if mounts is None:
             return

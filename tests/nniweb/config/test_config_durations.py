@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nniweb.experiments.config.durations import LONGEST, format_duration, parse_duration, parse_grace
+from trainingservice.words.durations import LONGEST, format_duration, parse_duration, parse_grace
 
 
 @pytest.mark.parametrize(("written", "seconds"), [

@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from nniweb.experiments.config.durations import parse_duration, parse_grace
 from nniweb.experiments.config.fields.walk import file_key, leaf_types
+from trainingservice.words.durations import parse_duration, parse_grace
 
 #: Kinds of form controls. A "group" holds the fields below its name, a "group_list" entries with such fields; a
 #: "text_map" is names with texts; "json" is for values that have no control of their own.

@@ -47,7 +47,7 @@ def test_a_trial_shows_its_parameters_machine_and_times(api, four) -> None:
     assert (row["machine"], row["gpu_indices"], row["exit_code"], row["attempt"]) == ("box", [0, 1], 0, 1)
     assert row["duration"] == 5.0
     assert row["experiment"] == four.public_id
-    assert api.get(f"/api/v1/trials/{row['id']}/").json() == {**row, "advice": [], "notes": ""}
+    assert api.get(f"/api/v1/trials/{row['id']}/").json() == {**row, "advice": [], "notes": "", "place": None}
     running = list_of(api, four)[3]
     assert running["duration"] == pytest.approx(20, abs=15)
 

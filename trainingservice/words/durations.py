@@ -13,7 +13,7 @@ from trialkeeper.whole_number import whole_number
 SECONDS_OF_UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 #: 68 years: what fits a signed 32-bit number of seconds.
 LONGEST = 2**31 - 1
-#: The longest time that a trial may take to save a checkpoint and end: a day.
+#: The longest of the times for which something may be kept (a trial that ends, an idle job): a day.
 LONGEST_GRACE = 86_400
 
 _PART = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})\s*([smhd])\s*", re.ASCII)
@@ -59,7 +59,7 @@ def format_duration(seconds: int) -> str:
 
 
 def parse_grace(value: Any) -> int:
-    """Seconds that a trial may take to end. Raises ValueError with a sentence."""
+    """Seconds from one to ``LONGEST_GRACE``. Raises ValueError with a sentence."""
     seconds = seconds_of(value)
     if not 1 <= seconds <= LONGEST_GRACE:
         raise ValueError(f"must be from 1s to {format_duration(LONGEST_GRACE)}")
@@ -68,5 +68,5 @@ def parse_grace(value: Any) -> int:
 
 #: A model field that takes a duration and holds seconds.
 Duration = Annotated[int, BeforeValidator(parse_duration)]
-#: ... the time that a trial may take to save a checkpoint and end.
+#: ... of at most a day: the time that a trial may take to save a checkpoint and end, that a job may be idle.
 Grace = Annotated[int, BeforeValidator(parse_grace)]

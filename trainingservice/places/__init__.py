@@ -1,0 +1,1 @@
+"""Warm places: jobs that stay when their trial has ended, and take the next ones."""
