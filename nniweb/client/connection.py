@@ -180,6 +180,20 @@ class Client:
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    def nni(self, method: str, experiment_id: str, path: str, *, params: Mapping[str, str] | None = None,
+            body: bytes | None = None) -> requests.Response:
+        """One request of NNI's REST interface, ``/api/v1/nni/`` and the path, of one experiment. Sent once; the answer
+        is NNI's, whatever it says. Raises NotFound for what is no id, and MayBeDone where no answer comes.
+        """
+        address = f"{self.server}/nni/{segment(experiment_id)}/api/v1/nni/{path.lstrip('/')}"
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            return self._session.request(method, address, params=params, data=body, headers=headers,
+                                         allow_redirects=False, timeout=(CONNECT_TIMEOUT, ANSWER_TIMEOUT),
+                                         verify=self._authority)
+        except requests.RequestException as error:
+            raise self._no_answer(error, repeat=method == "GET") from None
+
     def _send_config(self, path: str, config: str | os.PathLike[str] | Mapping[str, Any],
                      code: str | os.PathLike[str] | None, cluster: str | None, git: Mapping[str, str] | None,
                      group: str | None, progress: Progress | None,
