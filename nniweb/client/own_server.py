@@ -36,14 +36,15 @@ _LOOK_EVERY = 0.1
 _TRIES = 3
 #: Lines of a server's output that an error repeats.
 _LAST_LINES = 8
-_UNFINISHED = "INITIALIZED,RUNNING,PAUSED,NO_MORE_TRIAL,TUNER_NO_MORE_TRIAL,STOPPING"
+UNFINISHED = "INITIALIZED,RUNNING,PAUSED,NO_MORE_TRIAL,TUNER_NO_MORE_TRIAL,STOPPING"
 
 
 def connect(server: str | None = None, *, data_folder: str | os.PathLike[str] | None = None,
-            port: int | None = None) -> Client:
+            port: int | None = None, stays: bool = False) -> Client:
     """The client of ``server`` (else NNIWEB_SERVER), with the token as ``Client`` finds it. Where neither is given, or
     ``data_folder`` is: of the server of that folder (else NNIWEB_DATA, else the folder that the commands use), which is
-    started on a loopback port (``port``, else a free one) where none runs, with a token of its administrator.
+    started on a loopback port (``port``, else a free one) where none runs, with a token of its administrator. A server
+    that is started here ends with the last program that uses it, unless it ``stays``.
 
     Blocks until the server answers. Raises ClientError. Thread-safe.
     """
@@ -53,7 +54,7 @@ def connect(server: str | None = None, *, data_folder: str | os.PathLike[str] | 
         os.environ.get("NNIWEB_DATA") or own_files.default_data_folder())
     folder = folder.expanduser().absolute()
     try:
-        return _used(folder).client(port)
+        return _used(folder).client(port, stays=stays)
     except OSError as error:
         raise ClientError(f"The data folder {folder} cannot be used: {error.strerror or error}. Free disk space, "
                           "correct the folder's permissions, or choose another folder with data_folder or "
@@ -79,8 +80,8 @@ class _OwnServer:
         """Has the process id of the server that was started here."""
         return self._place / "server"
 
-    def client(self, port: int | None) -> Client:
-        url = self._running() or self._start(port)
+    def client(self, port: int | None, *, stays: bool = False) -> Client:
+        url = self._running() or self._start(port, stays=stays)
         for _ in range(2):
             client = Client(url, self._token())
             try:
@@ -114,10 +115,10 @@ class _OwnServer:
             return None
         return str(urls[0]) if Path(f"/proc/{writer}").exists() else None
 
-    def _start(self, port: int | None) -> str:
+    def _start(self, port: int | None, *, stays: bool) -> str:
         said = ""
         for _ in range(1 if port is not None else _TRIES):
-            process = self._begin(port if port is not None else _free_port())
+            process = self._begin(port if port is not None else _free_port(), stays=stays)
             deadline = time.monotonic() + START_PATIENCE
             while (url := self._address(process.pid)) is None and process.poll() is None:
                 if time.monotonic() > deadline:
@@ -129,6 +130,8 @@ class _OwnServer:
                 self.process = process
                 sys.stderr.write(f"A server was started at {url}, with the data folder {self.folder}. To sign in to "
                                  f"its pages, use the link that this command prints: {self._how_to_sign_in()}\n")
+                if stays:
+                    sys.stderr.write(f"The server stays. To end it: kill {process.pid}\n")
                 return url
             said = self._log_tail()
             if (other := self._running()) is not None:  # another process of this user was faster
@@ -142,14 +145,17 @@ class _OwnServer:
         is_usual = str(self.folder) == str(os.environ.get("NNIWEB_DATA") or own_files.default_data_folder())
         return f"{'' if is_usual else f'NNIWEB_DATA={shlex.quote(str(self.folder))} '}{own_files.COMMAND} sign-in-link"
 
-    def _begin(self, port: int) -> subprocess.Popen[bytes]:
+    def _begin(self, port: int, *, stays: bool) -> subprocess.Popen[bytes]:
         with open(self._log, "wb", opener=_private) as log:
-            process = subprocess.Popen([*_command(), "serve", "--host", "127.0.0.1", "--port", str(port)],
+            process = subprocess.Popen([*own_command(), "serve", "--host", "127.0.0.1", "--port", str(port)],
                                        cwd=self.folder, env=_environment(self.folder, NNIWEB_DEMO="0"),
                                        stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                        start_new_session=True)
-        with open(self._marker, "w", opener=_private) as marker:
-            marker.write(str(process.pid))
+        if stays:
+            self._marker.unlink(missing_ok=True)
+        else:
+            with open(self._marker, "w", opener=_private) as marker:
+                marker.write(str(process.pid))
         return process
 
     @property
@@ -166,7 +172,7 @@ class _OwnServer:
         return find_token(file)
 
     def _new_token(self) -> str:
-        done = subprocess.run([*_command(), "token", "--name", "scripts and notebooks on the server's machine"],
+        done = subprocess.run([*own_command(), "token", "--name", "scripts and notebooks on the server's machine"],
                               cwd=self.folder, env=_environment(self.folder), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=TOKEN_PATIENCE, check=False)
         words = done.stdout.split()
@@ -194,7 +200,7 @@ class _OwnServer:
         if pid is None or url is None:
             return
         client = Client(url, self._token(), patience=5.0)
-        going_on = client.get("experiments/", status=_UNFINISHED, archived="all", page_size=1)["count"]
+        going_on = client.get("experiments/", status=UNFINISHED, archived="all", page_size=1)["count"]
         if going_on:
             said = "1 experiment has" if going_on == 1 else f"{going_on} experiments have"
             sys.stderr.write(f"The server at {url} continues, because {said} not ended. The next program that uses it "
@@ -244,7 +250,7 @@ def let_go() -> None:
             _in_use.popitem()[1].let_go()
 
 
-def _command() -> list[str]:
+def own_command() -> list[str]:
     """What starts ``nniweb`` with this Python."""
     if not sys.executable:
         raise ClientError("This program does not know its own Python (sys.executable is empty), so it cannot start a "

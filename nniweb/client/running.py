@@ -19,6 +19,7 @@ from nniweb.client.following import Follower, RestFollowed
 from nniweb.client.notebook import NotebookFollower, is_in_notebook
 from nniweb.client.own_server import connect
 from nniweb.middleware.require_tls import is_loopback
+from trainingservice.words.shown_value import shown
 from trainingservice.words.spellings import fold
 
 _LOCAL = "local"
@@ -74,7 +75,7 @@ def _config(space: Mapping[str, Any] | None, platform: str | Mapping[str, Any] |
             name: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
     """The fields of the config but for the command. Raises ClientError where two of them say the same."""
     if optimize not in ("maximize", "minimize"):
-        raise ClientError(f"optimize must be \"maximize\" or \"minimize\", not {optimize!r}.")
+        raise ClientError(f"optimize must be \"maximize\" or \"minimize\", not {shown(optimize)}.")
     if platform is not None and cluster is not None:
         raise ClientError("platform and cluster cannot be given together. A cluster has its platform.")
     more = dict(config or {})

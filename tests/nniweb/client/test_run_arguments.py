@@ -38,7 +38,7 @@ def test_each_argument_has_its_field_and_config_adds_others() -> None:
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"optimize": "max"}, "optimize must be \"maximize\" or \"minimize\", not 'max'"),
+    ({"optimize": "max"}, "optimize must be \"maximize\" or \"minimize\", not \"max\""),
     ({"platform": "local", "cluster": "gpus"}, "platform and cluster cannot be given together"),
     ({"config": {"max_trial_number": 3}}, "maxTrialNumber is given by the argument trials"),
     ({"config": {"trialCommand": "true"}}, "trialCommand is given by the argument function_or_command"),
