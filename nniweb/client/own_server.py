@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,8 @@ def connect(server: str | None = None, *, data_folder: str | os.PathLike[str] | 
         os.environ.get("NNIWEB_DATA") or own_files.default_data_folder())
     folder = folder.expanduser().absolute()
     try:
-        return _used(folder).client(port, stays=stays)
+        with _guard:
+            return _used(folder).client(port, stays=stays)
     except OSError as error:
         raise ClientError(f"The data folder {folder} cannot be used: {error.strerror or error}. Free disk space, "
                           "correct the folder's permissions, or choose another folder with data_folder or "
@@ -118,16 +120,9 @@ class _OwnServer:
     def _start(self, port: int | None, *, stays: bool) -> str:
         said = ""
         for _ in range(1 if port is not None else _TRIES):
-            process = self._begin(port if port is not None else _free_port(), stays=stays)
-            deadline = time.monotonic() + START_PATIENCE
-            while (url := self._address(process.pid)) is None and process.poll() is None:
-                if time.monotonic() > deadline:
-                    process.kill()
-                    process.wait()
-                    break
-                time.sleep(_LOOK_EVERY)
-            if url is not None:
-                self.process = process
+            process = self._begin(port if port is not None else _free_port())
+            if (url := self._wait_for(process)) is not None:
+                self._note(process, stays=stays)
                 sys.stderr.write(f"A server was started at {url}, with the data folder {self.folder}. To sign in to "
                                  f"its pages, use the link that this command prints: {self._how_to_sign_in()}\n")
                 if stays:
@@ -141,22 +136,40 @@ class _OwnServer:
         raise ClientError(f"The server for this program could not be started:\n{said}\nIts whole output is in "
                           f"{self._log}.")
 
+    def _wait_for(self, process: subprocess.Popen[bytes]) -> str | None:
+        """Its address; None where it has ended. One that does not come up, or is not waited for, is ended."""
+        deadline = time.monotonic() + START_PATIENCE
+        url = None
+        try:
+            while (url := self._address(process.pid)) is None and process.poll() is None:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(_LOOK_EVERY)
+            return url
+        finally:
+            if url is None and process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def _note(self, process: subprocess.Popen[bytes], *, stays: bool) -> None:
+        """That it was started here, so that the last program that uses it ends it."""
+        self.process = process
+        if stays:
+            self._marker.unlink(missing_ok=True)
+            return
+        with open(self._marker, "w", opener=_private) as marker:
+            marker.write(str(process.pid))
+
     def _how_to_sign_in(self) -> str:
         is_usual = str(self.folder) == str(os.environ.get("NNIWEB_DATA") or own_files.default_data_folder())
         return f"{'' if is_usual else f'NNIWEB_DATA={shlex.quote(str(self.folder))} '}{own_files.COMMAND} sign-in-link"
 
-    def _begin(self, port: int, *, stays: bool) -> subprocess.Popen[bytes]:
+    def _begin(self, port: int) -> subprocess.Popen[bytes]:
         with open(self._log, "wb", opener=_private) as log:
-            process = subprocess.Popen([*own_command(), "serve", "--host", "127.0.0.1", "--port", str(port)],
-                                       cwd=self.folder, env=_environment(self.folder, NNIWEB_DEMO="0"),
-                                       stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                       start_new_session=True)
-        if stays:
-            self._marker.unlink(missing_ok=True)
-        else:
-            with open(self._marker, "w", opener=_private) as marker:
-                marker.write(str(process.pid))
-        return process
+            return subprocess.Popen([*own_command(), "serve", "--host", "127.0.0.1", "--port", str(port)],
+                                    cwd=self.folder, env=own_environment(NNIWEB_DATA=str(self.folder), NNIWEB_DEMO="0"),
+                                    stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                    start_new_session=True)
 
     @property
     def _log(self) -> Path:
@@ -173,8 +186,8 @@ class _OwnServer:
 
     def _new_token(self) -> str:
         done = subprocess.run([*own_command(), "token", "--name", "scripts and notebooks on the server's machine"],
-                              cwd=self.folder, env=_environment(self.folder), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=TOKEN_PATIENCE, check=False)
+                              cwd=self.folder, env=own_environment(NNIWEB_DATA=str(self.folder)), text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=TOKEN_PATIENCE, check=False)
         words = done.stdout.split()
         if done.returncode or not words:
             raise ClientError("A token for the server of this data folder could not be made: "
@@ -223,6 +236,8 @@ class _OwnServer:
         return pid if ServerLock(self.folder).is_held() and self._address(pid) is not None else None
 
 
+#: One thread at a time finds or starts a server.
+_guard = threading.Lock()
 _in_use: dict[Path, _OwnServer] = {}
 _owner = os.getpid()
 
@@ -260,10 +275,9 @@ def own_command() -> list[str]:
     return [sys.executable, str(own_files.FOLDER / "manage.py")]
 
 
-def _environment(folder: Path, **more: str) -> dict[str, str]:
-    """That of this process, for this data folder; of another Django project nothing."""
-    kept = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-    return {**kept, "NNIWEB_DATA": str(folder), **more}
+def own_environment(**more: str) -> dict[str, str]:
+    """For such a command: that of this process, but not the settings of another Django project."""
+    return {**{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}, **more}
 
 
 def _free_port() -> int:

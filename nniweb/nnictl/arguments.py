@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from nniweb import __version__
-from nniweb.nnictl import experiments, results
+from nniweb.nnictl import experiments, packages, results
 from nniweb.nnictl.refused import NOTHING_TO_CLEAN, REFUSED
 
 Verbs = Any  # argparse has no public name for what add_subparsers() returns
@@ -105,8 +105,15 @@ def _add_experiment(verbs: Verbs) -> None:
     export.add_argument("--type", "-t", choices=["json", "csv"], required=True)
     export.add_argument("--filename", "-f", required=True, dest="path", help="file to write")
     export.add_argument("--intermediate", "-i", action="store_true", help="with intermediate results")
-    _refuse(verbs, "experiment save")
-    _refuse(verbs, "experiment load")
+    save = _of_one(verbs, "save", packages.save, "write an ended experiment into a zip, with results and output")
+    save.add_argument("--path", "-p", help="folder for it (default: the working directory)")
+    save.add_argument("--saveCodeDir", "-s", action="store_true", dest="save_code", help="refused: without the code")
+    load = verbs.add_parser("load", help="load such a zip, or one of NNI, on the server's machine")
+    load.add_argument("--path", "-p", required=True, help="the zip")
+    load.add_argument("--codeDir", "-c", required=True, dest="code", help="folder for the code that is in it")
+    for letter, name in (("-l", "--logDir"), ("-s", "--searchSpacePath")):
+        load.add_argument(name, letter, help="no meaning here")
+    load.set_defaults(call=packages.load)
 
 
 def _add_log(verbs: Verbs) -> None:

@@ -4,11 +4,6 @@ from nniweb.storage.own_files import COMMAND
 
 #: Verbs -> the sentence. A verb of two words is one below the other.
 REFUSED = {
-    "experiment save": ("A single experiment cannot be saved as a package. To move everything to another machine, use "
-                        f"{COMMAND} backup FILE there and {COMMAND} restore FILE here; for results only, nnictl "
-                        "experiment export."),
-    "experiment load": ("Packages of NNI cannot be loaded. Unpack the package, or take the folder of the experiment "
-                        f"below ~/nni-experiments, and give it to {COMMAND} import_nni FOLDER."),
     "trainingservice register": "A platform of your own is a Python package with an entry point: "
                                 "docs/write-a-platform.md.",
     "trainingservice unregister": "A platform of your own is removed with its package: pip uninstall PACKAGE.",

@@ -11,7 +11,7 @@ from nniweb.client.commands import found_experiment
 from nniweb.client.connection import Client
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
-from nniweb.client.own_server import UNFINISHED, connect, own_command
+from nniweb.client.own_server import UNFINISHED, connect, own_command, own_environment
 
 
 class Session:
@@ -70,4 +70,4 @@ class Session:
     def own_command(self, *arguments: str) -> int:
         """Run a command of this installation; returns its exit status."""
         self.out.flush()
-        return subprocess.run([*own_command(), *arguments], check=False).returncode
+        return subprocess.run([*own_command(), *arguments], env=own_environment(), check=False).returncode

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def config(tmp_path: Path) -> Path:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "trial.py").write_text(TRIAL)
     (tmp_path / "code" / "config.yml").write_text(CONFIG)
-    (tmp_path / "code" / "slow.yml").write_text(CONFIG.replace("python3 trial.py", "sleep 600"))
+    slow = CONFIG.replace("python3 trial.py", "sleep 600").replace("maxTrialNumber: 3", "maxTrialNumber: 30")
+    (tmp_path / "code" / "slow.yml").write_text(slow)
     return tmp_path / "code" / "config.yml"
 
 
@@ -130,13 +132,27 @@ def test_experiments_are_changed_stopped_and_resumed_by_nnis_verbs(nnictl: Nnict
 
 
 @pytest.mark.slow
-def test_the_server_that_create_starts_stays(config: Path, tmp_path: Path) -> None:
+def test_the_server_that_create_starts_stays_and_a_saved_experiment_is_loaded(config: Path, tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_port()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "XDG_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "XDG_", "DJANGO_"))}
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([sys.executable, "-m", "nniweb", *words], cwd=ROOT, text=True, timeout=300, check=False,
+                              capture_output=True, env={**kept, "NNIWEB_DATA": str(data)})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "nniweb", "nnictl", *arguments], cwd=ROOT, text=True, timeout=300,
-                              check=True, capture_output=True, env={**kept, "NNIWEB_DATA": str(data)})
+        return command("nnictl", *arguments)
+
+    def call_json(*arguments: str) -> str:
+        return command("experiments", *arguments, "--json").stdout
+
+    def trials_of(identifier: str) -> list[object]:
+        found = json.loads(call_json("trials", identifier))
+        metrics = json.loads(call_json("metrics", identifier))
+        return [[(trial["sequence_id"], trial["status"], trial["parameters"], trial["final_value"]) for trial in found],
+                [(metric["sequence_id"], metric["kind"], metric["value"]) for metric in metrics]]
 
     try:
         created = call("create", "-c", str(config), "-p", str(port), "-f")
@@ -144,6 +160,16 @@ def test_the_server_that_create_starts_stays(config: Path, tmp_path: Path) -> No
         assert f"A server was started at http://127.0.0.1:{port}" in created.stderr
         [pid] = [line.rpartition(" ")[2] for line in created.stderr.splitlines() if "The server stays." in line]
         assert "by our nnictl" in call("experiment", "list", "--all").stdout
+        [here] = json.loads(call_json("list", "--all"))
+        assert "was saved in" in call("experiment", "save", here["id"], "--path", str(tmp_path / "saved")).stdout
+        package = tmp_path / "saved" / f"nni_experiment_{here['id']}.zip"
+        with zipfile.ZipFile(package, "a") as archive:
+            archive.writestr("code/more.py", "x = 1\n")  # NNI's have code
+        loaded = call("experiment", "load", "-p", str(package), "-c", str(tmp_path)).stdout
+        assert "Imported \"by our nnictl\", 3 trials" in loaded
+        assert (tmp_path / "more.py").read_text() == "x = 1\n"
+        [copied] = [each for each in json.loads(call_json("list", "--all")) if each["id"] != here["id"]]
+        assert trials_of(copied["id"]) == trials_of(here["id"])
         assert ServerLock(data).is_held()
         os.kill(int(pid), signal.SIGINT)
     finally:

@@ -82,7 +82,8 @@ print("found", first.status, second.status, first.url.partition("/experiments")[
     assert not ServerLock(data).is_held()
     assert [file.name for file in (data / "embedded").iterdir() if file.stat().st_mode & 0o077] == []
 
-    # a server that somebody has started is used, and is no affair of the program
+    # a token that was taken back is made anew; a server that somebody has started is used, and left alone
+    (data / "embedded" / "token").write_text("nniweb_taken_back")
     server = RunningServer(data).start()
     try:
         said = program(tmp_path / "work", 'print("found", connect().server, len(connect().experiments()))',

@@ -70,6 +70,9 @@ def test_the_program_has_the_command_and_platform_clean_says_why_it_does_nothing
     ("update searchspace abc -f nowhere.json", "nowhere.json cannot be read: No such file or directory"),
     ("experiment import abc -f {broken}", "is not JSON"),
     ("log stdout abc --path", "the log is in the server's database"),
+    ("experiment save", "Give the id of the experiment"),
+    ("experiment save abc -s", "--saveCodeDir: the server does not give out code"),
+    ("experiment load -p a.zip -c .", "Packages are loaded on the server's own machine"),
     ("top --time 0", "--time must be at least 1 second"),
 ])
 def test_what_cannot_be_done_is_said_before_a_server_is_asked(written: str, words: str, tmp_path: Path,
