@@ -73,7 +73,10 @@ class Manager:
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Answer:
         if (method, path) == ("POST", "experiment"):
-            self._begin(json.loads(body))
+            config = json.loads(body)
+            if not isinstance(config, dict):
+                raise ValueError("The body must be the config, an object.")
+            self._begin(config)
             return Answer(200, json.dumps({"experiment_id": self.options.experiment_id}).encode())
         if self.experiment is None:
             if (method, path) == ("GET", "check-status"):

@@ -67,6 +67,7 @@ def test_it_launches_answers_stops_resumes_and_views(start: Any, running_server:
     refused = manager.ask("POST", "experiment", {**CONFIG, "trialConcurrency": 0})
     assert refused.status_code == 500
     assert "trialConcurrency: must be greater than 0" in refused.json()["error"]
+    assert manager.ask("POST", "experiment", [1]).json()["error"] == "The body must be the config, an object."
     assert manager.ask("GET", "trial-jobs").json()["error"] == "The experiment has not been started."
     assert manager.ask("POST", "experiment", CONFIG).ok
     [here] = running_server.get("experiments/")["results"]

@@ -95,6 +95,10 @@ def test_an_experiment_lives_by_nnis_verbs(nnictl: Nnictl, config: Path, running
     with (tmp_path / "out.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 3
     assert "3 results were imported" in nnictl("experiment", "import", identifier, "-f", str(tmp_path / "out.json"))
+    assert f"TensorBoard: {running_server.url}/" in nnictl("tensorboard", "start", identifier)
+    assert len(running_server.get(f"experiments/{identifier}/tensorboards/")) == 1
+    assert nnictl("tensorboard", "stop", identifier) == "1 closed.\n"
+    assert running_server.get(f"experiments/{identifier}/tensorboards/") == []
     assert "Deleting cannot be undone" in nnictl("experiment", "delete", identifier, status=1)
 
 

@@ -1,6 +1,8 @@
 """``nniweb.client.run`` in a program of its own: with a server that runs, and with one that it starts."""
 
+import contextlib
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -164,3 +166,36 @@ def test_ctrl_c_without_a_terminal_leaves_the_experiment_running(running_server:
     assert "The experiment continues: " in out
     assert "KeyboardInterrupt" in err
     assert running_server.get(f"experiments/{found['id']}/")["status"] == "RUNNING"
+
+
+@pytest.mark.slow
+def test_ctrl_c_on_a_terminal_asks_and_stops_the_experiment(running_server: RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "from nniweb.client import run\n"
+        f"print('found', run('sleep 600', {SPACE}, tuner='Random').status)\n")
+    terminal, other_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+         "os.execv(sys.executable, [sys.executable, 'script.py'])"],
+        cwd=tmp_path, stdin=other_end, stdout=other_end, stderr=other_end, env=environment(
+            NNIWEB_SERVER=running_server.url, NNIWEB_TOKEN=running_server.token))
+    os.close(other_end)
+    os.set_blocking(terminal, False)
+    said = bytearray()
+
+    def has(words: bytes) -> bool:
+        with contextlib.suppress(OSError):  # nothing new, or the program has ended
+            said.extend(os.read(terminal, 65536))
+        return words in said
+
+    try:
+        running_server.wait_until(lambda: has(b"RUNNING"), what="the progress is shown")
+        os.write(terminal, b"\x03")
+        running_server.wait_until(lambda: has(b"or go on following it (g)? "), what="it asks")
+        os.write(terminal, b"s\n")
+        running_server.wait_until(lambda: has(b"found STOPPED"), what="it has stopped")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
