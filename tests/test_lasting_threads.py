@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLAIN = {
     "nniweb/dashboard/account/password_reset.py": "one mail",
     "nniweb/experiments/clusters/platform_calls.py": "one call",
+    "nniweb/nni_experiment/manager.py": "one connection, whose failure is answered; and each request fails alone",
     "nniweb/process/forced_exit.py": "it ends the process",
     "nniweb/tensorboard/launcher.py": "of a process that ends with its parent",
     "nniweb/tensorboard/runner.py": "one TensorBoard; whoever looks at it starts another",

@@ -6,8 +6,14 @@
     experiment = client.launch("config.yml").wait()
     print(experiment.best_trial().parameters)
 
+or, from a function to a finished search, with a server that is started where none runs,
+
+    from nniweb.client import run
+
+    experiment = run(function, {"x": {"_type": "uniform", "_value": [0, 1]}}, trials=20)
+
 Needs ``requests`` and ``PyYAML`` (completion ``argcomplete``, too); neither Django nor settings.
-docs/client.md is its guide.
+docs/client.md is its guide, docs/start-from-python.md that of ``run``.
 """
 
 from __future__ import annotations
@@ -31,13 +37,16 @@ from nniweb.client.records import Records
 if TYPE_CHECKING:
     from nniweb.client.connection import Client
     from nniweb.client.experiment import Experiment, Trial
+    from nniweb.client.own_server import connect
+    from nniweb.client.running import run
 
 __all__ = ["CannotReach", "Client", "ClientError", "Conflict", "Experiment", "FieldError", "MayBeDone", "NotFound",
-           "Records", "Refused", "TokenTrouble", "Trial", "WaitedTooLong"]
+           "Records", "Refused", "TokenTrouble", "Trial", "WaitedTooLong", "connect", "run"]
 
 #: Loaded when they are used first: ``requests`` comes with them, which the words of this package do not need.
 _LOADED_LATER = {"Client": "nniweb.client.connection", "Experiment": "nniweb.client.experiment",
-                 "Trial": "nniweb.client.experiment"}
+                 "Trial": "nniweb.client.experiment", "connect": "nniweb.client.own_server",
+                 "run": "nniweb.client.running"}
 
 
 def __getattr__(name: str) -> Any:

@@ -59,14 +59,16 @@ def read_config(path: str | os.PathLike[str]) -> str:
         raise ClientError(f"{path} is not UTF-8 text.") from None
 
 
-def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:
+def prepare(text: str, base: Path, code: Path | None = None, files: Mapping[str, Path] | None = None
+            ) -> PreparedLaunch:
     """What to send for the text of a file whose relative paths start at ``base``.
 
     The code folder (the file's own, ``base`` where it names none, or ``code``) becomes the top of the archive, less
     what ``.nniignore`` names. Where roles name different folders, each is a folder at the top. The file with the
     search space is put there too where it lies elsewhere. The text stays as it is but for paths that are different
     there. A text that is no YAML is sent as it is, for the server to say what is wrong with it. Where the code is
-    in the image nothing but that file is sent. Raises ClientError.
+    in the image nothing but that file is sent. ``files`` are added under these names, in place of the folder's own.
+    Raises ClientError.
     """
     values = _Scalars(text)
     is_in_image = values.says_code_in_image()
@@ -93,6 +95,9 @@ def prepare(text: str, base: Path, code: Path | None = None) -> PreparedLaunch:
         space = base / Path(space_node.value).expanduser()
         if space.is_file():  # the server names the field where it is not there
             values.put(space_node, _name_of(space, None if parts else folder.expanduser(), entries))
+    added = files or {}
+    entries = [entry for entry in entries if entry.name not in added]
+    entries += [CodeEntry(name, path.resolve(), 0o644, path.stat().st_size) for name, path in added.items()]
     return PreparedLaunch(values.text(), sorted(entries, key=lambda entry: entry.name.split("/")))
 
 

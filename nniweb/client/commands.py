@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -58,6 +59,42 @@ def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None =
         return INTERRUPTED
 
 
+def found_experiment(client: Client, start: str) -> Experiment:
+    """The experiment whose id begins so, or that has this name. Raises ClientError unless there is exactly one."""
+    found = [each for each in client.experiments(q=start, archived="all")
+             if each.id.startswith(start) or each.name == start]
+    exact = [each for each in found if each.id == start]
+    if len(found) == 1 or exact:
+        return (exact or found)[0]
+    if not found:
+        raise ClientError(f"There is no experiment whose id begins with {shown(start)}, and none of this name, or "
+                          "you may not see it. "
+                          "`nniweb experiments list --all` lists all experiments that you may see.")
+    raise ClientError(f"Several experiments have this name or an id that begins with {shown(start)}: "
+                      f"{', '.join(f'{each.name} ({each.id})' for each in found[:6])}.")
+
+
+def deletion_confirmed(experiment: Experiment, err: TextIO) -> bool:
+    """What the person at the terminal answers."""
+    err.write(f"Remove {experiment.name} ({experiment.id}), its trials and their data? [y/N] ")
+    err.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def write_export(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write them as one file, which appears whole or not at all. Raises ClientError."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with open(draft, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        draft.replace(path)
+    except OSError as error:
+        raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 class _Commands:
     def __init__(self, client: Client, out: TextIO, err: TextIO) -> None:
         self._client = client
@@ -100,7 +137,7 @@ class _Commands:
         if verb == "list":
             self._list(options)
             return 0
-        experiment = self._find(options.id)
+        experiment = found_experiment(self._client, options.id)
         if verb == "follow":
             return self.follow(experiment)
         if verb in STEERING:
@@ -184,9 +221,7 @@ class _Commands:
         if not options.yes:
             if not sys.stdin.isatty():
                 raise ClientError("Deleting cannot be undone. Use --yes to confirm where no terminal is available.")
-            self._err.write(f"Remove {experiment.name} ({experiment.id}), its trials and their data? [y/N] ")
-            self._err.flush()
-            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            if not deletion_confirmed(experiment, self._err):
                 self.say("Nothing was removed.")
                 return FAILED
         experiment.delete()
@@ -201,16 +236,7 @@ class _Commands:
                 self._out.buffer.write(piece)
             self._out.flush()
             return
-        draft = path.with_name(f".{path.name}.draft")
-        try:
-            with open(draft, "wb") as file:
-                for piece in pieces:
-                    file.write(piece)
-            draft.replace(path)
-        except OSError as error:
-            raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
-        finally:
-            draft.unlink(missing_ok=True)
+        write_export(path, pieces)
         self._err.write(f"Written to {path}.\n")
 
     def _import(self, experiment: Experiment, options: argparse.Namespace) -> None:
@@ -224,20 +250,6 @@ class _Commands:
         self.say(words.imported_line(count, experiment.name, has_ended=experiment.has_ended))
 
     # --- how -------------------------------------------------------------------------------------------------
-
-    def _find(self, start: str) -> Experiment:
-        """The experiment whose id begins so, or that has this name. Raises ClientError unless there is exactly one."""
-        found = [each for each in self._client.experiments(q=start, archived="all")
-                 if each.id.startswith(start) or each.name == start]
-        exact = [each for each in found if each.id == start]
-        if len(found) == 1 or exact:
-            return (exact or found)[0]
-        if not found:
-            raise ClientError(f"There is no experiment whose id begins with {shown(start)}, and none of this name, or "
-                              "you may not see it. "
-                              "`nniweb experiments list --all` lists all experiments that you may see.")
-        raise ClientError(f"Several experiments have this name or an id that begins with {shown(start)}: "
-                          f"{', '.join(f'{each.name} ({each.id})' for each in found[:6])}.")
 
     def _lines(self, lines: list[str]) -> None:
         for line in lines:

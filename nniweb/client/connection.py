@@ -96,17 +96,17 @@ class Client:
     def launch(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
                code: str | os.PathLike[str] | None = None, cluster: str | None = None,
                git: Mapping[str, str] | None = None, group: str | None = None,
-               progress: Progress | None = None) -> Experiment:
+               progress: Progress | None = None, files: Mapping[str, Path] | None = None) -> Experiment:
         """Launch an experiment from its file, or from the content of one as a mapping.
 
         The code folder (``code``, else what the file names, else the file's own; of a mapping the working directory)
         is uploaded without what ``.nniignore`` names; ``progress(sent, total)`` is called with bytes meanwhile. With
         ``git`` (``url``, and ``ref``, ``folder``, ``token``) the server fetches it instead. ``cluster`` takes the place
         of what the file says. ``group`` is one of yours whose members see and steer the experiment; "" keeps it to you
-        and administrators; None is the server's default (your only group). It is launched once, however often it must
-        be sent. Raises Refused with the fields at fault.
+        and administrators; None is the server's default (your only group). ``files`` are further files of the code by
+        their names there. It is launched once, however often it must be sent. Raises Refused with the fields at fault.
         """
-        return Experiment(self, self._send_config("experiments/", config, code, cluster, git, group, progress))
+        return Experiment(self, self._send_config("experiments/", config, code, cluster, git, group, progress, files))
 
     def check(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
               code: str | os.PathLike[str] | None = None, cluster: str | None = None,
@@ -180,9 +180,24 @@ class Client:
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    def nni(self, method: str, experiment_id: str, path: str, *, params: Mapping[str, str] | None = None,
+            body: bytes | None = None) -> requests.Response:
+        """One request of NNI's REST interface, ``/api/v1/nni/`` and the path, of one experiment. Sent once; the answer
+        is NNI's, whatever it says. Raises NotFound for what is no id, and MayBeDone where no answer comes.
+        """
+        address = f"{self.server}/nni/{segment(experiment_id)}/api/v1/nni/{path.lstrip('/')}"
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            return self._session.request(method, address, params=params, data=body, headers=headers,
+                                         allow_redirects=False, timeout=(CONNECT_TIMEOUT, ANSWER_TIMEOUT),
+                                         verify=self._authority)
+        except requests.RequestException as error:
+            raise self._no_answer(error, repeat=method == "GET") from None
+
     def _send_config(self, path: str, config: str | os.PathLike[str] | Mapping[str, Any],
                      code: str | os.PathLike[str] | None, cluster: str | None, git: Mapping[str, str] | None,
-                     group: str | None, progress: Progress | None) -> Any:
+                     group: str | None, progress: Progress | None,
+                     files: Mapping[str, Path] | None = None) -> Any:
         text, base = (json.dumps(dict(config)), Path.cwd()) if isinstance(config, Mapping) \
             else (read_config(config), Path(config).absolute().parent)
         fields = {"cluster": cluster or "", **{f"git_{name}": value for name, value in (git or {}).items()}}
@@ -191,7 +206,8 @@ class Client:
             fields["group"] = group  # empty: nobody
         if is_loopback(urlsplit(self.server).hostname or ""):
             fields["shell"] = shell_document()  # trials on this machine find the Python of this shell
-        prepared = PreparedLaunch(text, []) if git else prepare(text, base, Path(code) if code is not None else None)
+        prepared = PreparedLaunch(text, []) if git else prepare(
+            text, base, Path(code) if code is not None else None, files)
         self.account()  # whether the token is good, before much is sent
         key = secrets.token_hex(16)  # by which the server knows a second try
         with _archive(prepared) as archive:

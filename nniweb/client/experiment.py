@@ -96,6 +96,11 @@ class Experiment:
         rows = self._client.get_all(f"{self._path}trials/", filter=filter, **filters)
         return Records({**row, "final_value": value_of(row["final_value"])} for row in rows)
 
+    def newest_trials(self, most: int) -> Records:
+        """At most so many (up to 1000) of its trials, the newest first. One request."""
+        rows = self._client.get(f"{self._path}trials/", order="-sequence_id", page_size=most)["results"]
+        return Records({**row, "final_value": value_of(row["final_value"])} for row in rows)
+
     def metrics(self) -> Records:
         """Every value that counts of every trial: intermediate ones by step, and final ones. One request."""
         return metric_records(json.loads(b"".join(self.export(intermediate=True))))

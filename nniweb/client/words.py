@@ -16,17 +16,22 @@ _LONGEST_CELL = 40
 
 def progress_line(document: Mapping[str, Any]) -> str:
     """Bar, counts by status, best value so far, on one line."""
-    progress, limit = document["progress"], document["max_trial_number"]
-    fraction = progress["fraction"]
+    fraction = document["progress"]["fraction"]
     filled = round(_BAR * fraction) if fraction is not None else 0
     bar = f"[{'#' * filled}{'.' * (_BAR - filled)}] " if fraction is not None else ""
+    return f"{bar}{experiment_counts(document)}"
+
+
+def experiment_counts(document: Mapping[str, Any]) -> str:
+    """The same without the bar."""
+    progress, limit = document["progress"], document["max_trial_number"]
     counts = ", ".join(f"{count} {status_word(status).lower()}" for status, count in progress["trials"].items()
                        if count)
     best = f"  best {_best(progress)}" if progress["best_value"] is not None else ""
     if progress.get("front") is not None:
         best = f"  {progress['front']} on the Pareto front"
     left = f"  about {readable_seconds(progress['eta'])} left" if progress["eta"] else ""
-    return (f"{bar}{status_word(document['status'])}  {progress['ended']}{f'/{limit}' if limit else ''} ended"
+    return (f"{status_word(document['status'])}  {progress['ended']}{f'/{limit}' if limit else ''} ended"
             + (f" ({counts})" if counts else "") + best + left)
 
 
@@ -147,13 +152,18 @@ def experiments_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def trials_table(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     """A line for each trial, below a heading."""
-    rows = [("NO", "ID", "STATUS", "RESULT", "DURATION", "PARAMETERS", "WHY")]
+    return table(trials_cells(documents))
+
+
+def trials_cells(documents: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The cells of that table, row by row."""
+    rows: list[tuple[str, ...]] = [("NO", "ID", "STATUS", "RESULT", "DURATION", "PARAMETERS", "WHY")]
     for document in documents:
         duration = document["duration"]
         rows.append((str(document["sequence_id"]), document["id"], status_word(document["status"]),
                      _number(document["final_number"]), "" if duration is None else readable_seconds(duration),
                      _parameters(document["parameters"]), document["message"][:2 * _LONGEST_CELL]))
-    return table(rows)
+    return rows
 
 
 def metrics_table(records: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -54,6 +54,10 @@ def _run(arguments: list[str] | None) -> None:
         from nniweb.command_line.completion import script
 
         sys.exit(script(given[2:] if given[1] == "completion" else ["--help"]))
+    if given[1:2] == ["nnictl"] or given[1:3] == ["help", "nnictl"]:
+        from nniweb.nnictl.program import main as nnictl
+
+        sys.exit(nnictl(given[2:] if given[1] == "nnictl" else ["--help"]))
     if is_about_another_server(given[1:]):
         from nniweb.client.commands import run
 

@@ -10,12 +10,13 @@ from trainingservice.words.shown_value import shown
 
 def found_experiment(start: str) -> Experiment:
     """The experiment whose id begins so, or that has this name; of one that was imported, the id that it had with NNI
-    counts too. Raises CommandError unless there is exactly one.
+    counts too, after those of here. Raises CommandError unless there is exactly one.
     """
     found = list(Experiment.objects.filter(Q(public_id__startswith=start) | Q(foreign_id__startswith=start)
                                            | Q(name=start), deleted_at=None)
                  .select_related("cluster").order_by("public_id")[:6])
-    exact = [experiment for experiment in found if start in (experiment.public_id, experiment.foreign_id)]
+    exact = [experiment for experiment in found if experiment.public_id == start] or [
+        experiment for experiment in found if experiment.foreign_id == start]
     if len(found) == 1 or len(exact) == 1:
         return (exact or found)[0]
     if not found:

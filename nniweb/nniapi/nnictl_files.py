@@ -16,14 +16,12 @@ from nniweb.experiments.models import Experiment
 from nniweb.experiments.queries.experiment_log import as_text, fitting
 from nniweb.nniapi.documents import profile
 from nniweb.nniapi.nni_folders import new_home, old_home
+from nniweb.nniapi.profile_database import write_profile
 
 logger = logging.getLogger(__name__)
 
 #: Bytes after which a log file is begun anew with what the database has kept of the log.
 LARGEST_LOG = 32 * 1024 * 1024
-_TABLE = ("CREATE TABLE ExperimentProfile (params text, id text, execDuration integer, startTime integer, "
-          "endTime integer, logDir text, nextSequenceId integer, revision integer)")
-_COLUMNS = ("params", "id", "execDuration", "startTime", "endTime", "logDir", "nextSequenceId", "revision")
 
 
 class NnictlFiles:
@@ -48,7 +46,7 @@ class NnictlFiles:
             if experiment.revision != self._revision:
                 document = profile(experiment, now)
                 if document["params"] != self._params:
-                    self._write_database(document)
+                    write_profile(self._folder / "db", document)
                     self._params = document["params"]
                 self._write_logs(experiment)
                 self._revision = experiment.revision
@@ -77,21 +75,6 @@ class NnictlFiles:
         for name, path in self._logs.items():
             path.touch()
             (self._old_folder / name).symlink_to(path)
-
-    def _write_database(self, document: dict[str, Any]) -> None:
-        path = self._folder / "db" / "nni.sqlite"
-        draft = path.with_name("draft")
-        draft.unlink(missing_ok=True)
-        database = sqlite3.connect(draft)
-        try:
-            database.execute(_TABLE)
-            row = {**document, "params": json.dumps(document["params"])}
-            database.execute(f"INSERT INTO ExperimentProfile VALUES ({', '.join('?' * len(_COLUMNS))})",
-                             [row.get(column) for column in _COLUMNS])
-            database.commit()
-        finally:
-            database.close()
-        draft.replace(path)
 
     def _write_logs(self, experiment: Experiment) -> None:
         if self._logs["stdout"].stat().st_size > LARGEST_LOG:

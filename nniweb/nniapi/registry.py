@@ -23,6 +23,11 @@ def change_registry(experiment_id: str, entry: dict[str, Any] | None, old_port: 
     _change(old_home(), experiment_id, None if entry is None else _as_of_nni_1(experiment_id, entry, old_port))
 
 
+def change_entry(experiment_id: str, changes: dict[str, Any]) -> None:
+    """Change what the registry of NNI 2 and 3 says of an experiment that somebody else has put there."""
+    _change(new_home(), experiment_id, changes, is_whole=False)
+
+
 def _as_of_nni_1(experiment_id: str, entry: dict[str, Any], port: int | None) -> dict[str, Any]:
     times = {name: datetime.fromtimestamp(entry[name] / 1000).astimezone().strftime(_OLD_TIME)
              if isinstance(entry[name], int) else entry[name] for name in ("startTime", "endTime")}
@@ -30,16 +35,18 @@ def _as_of_nni_1(experiment_id: str, entry: dict[str, Any], port: int | None) ->
             "fileName": experiment_id}
 
 
-def _change(folder: Path, experiment_id: str, entry: dict[str, Any] | None) -> None:
+def _change(folder: Path, experiment_id: str, entry: dict[str, Any] | None, *, is_whole: bool = True) -> None:
     try:
         folder.mkdir(exist_ok=True, parents=True)
         with open(folder / ".experiment.nniweb-lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             file = folder / ".experiment"
             entries = _entries(file)
-            entries.pop(experiment_id, None)
+            old = entries.pop(experiment_id, None)
+            if not is_whole and not isinstance(old, dict):
+                return
             if entry is not None:
-                entries[experiment_id] = entry
+                entries[experiment_id] = entry if is_whole else {**old, **entry}
             draft = file.with_name(f".experiment.{os.getpid()}")
             draft.write_text(json.dumps(entries, indent=4))
             put_in_place(str(draft), str(file))

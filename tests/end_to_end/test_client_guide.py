@@ -75,7 +75,7 @@ def test_the_commands_and_the_programs_of_the_page_run(server: RunningServer, fo
     program = subprocess.run([sys.executable, "-c", of("python", server)], cwd=folder, env=environment(folder),
                              text=True, capture_output=True, timeout=110, check=False)
     assert program.returncode == 0, program.stdout + program.stderr
-    assert "DONE Finished: 3 of 3 trials" in program.stdout
+    assert "DONE succeeded Finished: 3 of 3 trials" in program.stdout
     assert "[3 rows x" in program.stdout  # of a table that is too wide for the terminal
     assert "step 10: height" in program.stdout  # of the trial's output
     assert "kept.txt 5 kept.txt" in program.stdout

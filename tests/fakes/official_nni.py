@@ -27,9 +27,10 @@ OLD_INSTALLATIONS = {
 }
 
 
-#: The same with all that its nnictl imports.
+#: The same with all that its nnictl imports, and that its classes of configs need.
 NNICTL_INSTALLATIONS = {
     "2.10.1 nnictl": [["--no-deps", "nni==2.10.1"], [*_FOR_TRIALS, "filelock<3.12"]],
+    "2.10.1 experiment": [["--no-deps", "nni==2.10.1"], [*_FOR_TRIALS, "filelock<3.12", "typeguard<3"]],
     "1.7.1 nnictl": [["--upgrade", "pip<22"], ["--no-deps", "nni==1.7.1"],
                      ["--only-binary", ":all:", "json_tricks", "numpy", "ruamel.yaml", "requests", "colorama", "schema",
                       "psutil", "prettytable", "astor", "pkginfo"], ["PythonWebHDFS", "netifaces"]],

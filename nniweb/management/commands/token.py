@@ -12,6 +12,7 @@ from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Scope
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
+from nniweb.startup.first_start import first_user
 from nniweb.storage.own_files import START
 from trainingservice.words.durations import parse_duration
 from trainingservice.words.shown_value import shown
@@ -21,7 +22,8 @@ class Command(AskedHere):
     help = "Print only a new REST token of a user. It is not shown again. Earlier tokens stay valid."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("user", help="user name, such as admin")
+        parser.add_argument("user", nargs="?", help=(
+            "user name, such as admin (default: the first administrator)"))
         parser.add_argument("--name", default="", help="the token's purpose, which is shown in lists of tokens")
         parser.add_argument("--scope", choices=[scope.value for scope in Scope], help=(
             "what the token may do, never more than its user (default: as much as its user)"))
@@ -29,7 +31,7 @@ class Command(AskedHere):
 
     def handle(self, *args: Any, **options: Any) -> None:
         require_served_before()
-        user = user_named(options["user"])
+        user = user_named(options["user"]) if options["user"] else first_user()
         scope = Scope(options["scope"]) if options["scope"] else user.scopes[-1]
         expires_at = None
         if options["expires_in"]:

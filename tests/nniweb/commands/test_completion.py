@@ -29,6 +29,7 @@ def suggestions(typed: str, folder: Path) -> list[str]:
     ("nniweb ", {"launch", "experiments", "serve", "token", "migrate", "completion"}, {"runserver"}),
     pytest.param("nniweb experiments ", {"list", "show", "follow", "trials", "metrics", "delete"}, {"launch"},
                  marks=pytest.mark.slow),
+    pytest.param("nniweb nnictl experiment ", {"list", "show", "export"}, {"launch"}, marks=pytest.mark.slow),
     ("nniweb experiments list --", {"--all", "--json", "--server", "--token-file"}, {"--follow"}),
     pytest.param("nniweb serve --", {"--port", "--host", "--nni-port"}, {"--follow"}, marks=pytest.mark.slow),
 ])

@@ -85,6 +85,8 @@ def test_an_imported_one_is_found_by_the_id_that_it_had_with_nni(experiment, mak
     assert "mice (abc123abc123)" in run("show", "abc123abc")
     with pytest.raises(CommandError, match="Several experiments"):
         run("show", "abc1")
+    make_experiment(public_id="xyz111111111", foreign_id="abc123abc123", name="a copy")
+    assert "mice (abc123abc123)" in run("show", "abc123abc123"), "the own id comes before one from elsewhere"
 
 
 def test_an_id_may_be_cut_short_as_long_as_it_is_one(experiment, make_experiment) -> None:

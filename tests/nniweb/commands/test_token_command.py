@@ -19,6 +19,11 @@ def test_a_token_is_printed_and_nothing_else(admin) -> None:
     assert APIClient(headers={"Authorization": f"Token {secret}"}).get("/api/v1/workers/").status_code == 200
 
 
+def test_without_a_name_it_is_the_first_administrators(admin) -> None:
+    call_command("token", stdout=io.StringIO())
+    assert ApiToken.objects.get().user == admin
+
+
 def test_an_unknown_user_gets_a_sentence_with_the_known_ones(admin) -> None:
     with pytest.raises(CommandError, match='no user named "adam".*ada') as caught:
         call_command("token", "adam")
