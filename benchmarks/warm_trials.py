@@ -60,9 +60,8 @@ def main() -> int:
                "plain": (NOTHING, {}, "that do nothing, plain", None)}
     if options.torch:
         if importlib.util.find_spec("torch") is None:
-            report.missing("trials that import PyTorch", "torch is not installed")
-        else:
-            scripts["torch"] = (TORCH, {"warmStart": True}, "that import PyTorch, warm", TORCH_LIMIT)
+            parser.error(f"--torch: {sys.executable} has no PyTorch. Run this with a Python that has it")
+        scripts["torch"] = (TORCH, {"warmStart": True}, "that import PyTorch, warm", TORCH_LIMIT)
     with tempfile.TemporaryDirectory() as name, closing(RunningServer(Path(name) / "data")) as server:
         server.start()
         for key, (script, more, what, limit) in scripts.items():
