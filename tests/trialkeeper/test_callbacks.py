@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.official_nni import official_python
 from tests.trialkeeper.test_nni_module import ROOT, Trial
 from tests.trialkeeper.test_nni_module import for_trials as for_trials
 from tests.trialkeeper.test_nni_module import trial as trial
@@ -180,3 +181,21 @@ def test_with_another_nni_the_callbacks_report_through_that_one(trial: Trial, tm
                      "print(load_checkpoint().step)", NNI_CHECKPOINT_DIR=str(checkpoints),
                      PYTHONPATH=f"{trial.for_trials}:{other.parent}")
     assert done.stdout == "official 2.0\nofficial end 2.0\n3\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("version", ["3.0", "2.10.1", "1.9"])
+def test_with_the_official_package_the_callbacks_report_through_it(trial: Trial, version: str) -> None:
+    trial.python = str(official_python(version))
+    checkpoints = trial.folder / "checkpoints"
+    checkpoints.mkdir()
+    trial.run("import nni; from nni.reporter import Reporter; from nni.checkpoints import save_checkpoint\n"
+              "nni.get_next_parameter()\n"
+              "reporter = Reporter('a'); reporter.step({'a': 2}); reporter.end()\n"
+              "with save_checkpoint(step=3) as path: open(path, 'w').close()\n"
+              "with open('which', 'w') as file: file.write(nni.__file__)",  # it takes stdout for its log
+              NNI_CHECKPOINT_DIR=str(checkpoints))
+    assert "site-packages" in (trial.folder / "which").read_text()
+    assert results(trial) == ([2.0], [2.0])
+    assert (checkpoints / "step-3").exists()
