@@ -12,7 +12,7 @@ from tests.installed.wheel_build import ROOT, build_output, copy_checkout
 
 def test_the_wheel_holds_the_packages_all_files_of_the_pages_and_the_browser_libraries(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
-    python = {str(path.relative_to(ROOT)) for package in ("nniweb", "trainingservice", "trialkeeper")
+    python = {str(path.relative_to(ROOT)) for package in ("nniweb", "trainingservice", "trialkeeper", "hydra_plugins")
               for path in (ROOT / package).rglob("*.py")}
     pages = {f"nniweb/bundled/{path.relative_to(ROOT)}" for folder in ("templates", "static")
              for path in (ROOT / folder).rglob("*") if path.is_file()}

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What belongs to a release, of a checkout.
-PARTS = ("nniweb", "trainingservice", "trialkeeper", "templates", "static", "examples", "requirements",
+PARTS = ("nniweb", "trainingservice", "trialkeeper", "hydra_plugins", "templates", "static", "examples", "requirements",
          "pyproject.toml", "setup.py", "MANIFEST.in", "requirements.txt", "README.md", "LICENSE")
 
 

@@ -6,9 +6,11 @@
     nni.report_final_result(0.9)
 
 and, beyond NNI's own package, ``nni.load_checkpoint`` and ``nni.save_checkpoint``.
-Where another ``nni`` is found on the path, this one steps aside and that one is imported. It speaks the same file
-protocol; in addition it wakes the keeper, so that a metric is on its way at once. Nothing heavy is imported: a
-trial pays a few milliseconds.
+``nni.keras``, ``nni.lightgbm``, ``nni.lightning``, ``nni.sklearn``, ``nni.transformers`` and ``nni.xgboost`` report for
+trainings with these libraries, which they import.
+Where another ``nni`` is found on the path, this one steps aside and that one is imported; what only this one has is
+found in it, too. It speaks the same file protocol; in addition it wakes the keeper, so that a metric is on its way at
+once. Nothing heavy is imported: a trial pays a few milliseconds.
 
 PYTHONPATH stands before the installed packages whatever is done, so this module is imported first and has to step
 aside by itself. It therefore runs in any Python that a trial may have, from 3.6 on, as its whole folder does: no
@@ -49,6 +51,8 @@ def _load(spec: "ModuleSpec") -> None:
     sys.modules["nni"] = module  # the import statement takes what stands here in the end
     assert spec.loader is not None
     spec.loader.exec_module(module)
+    if hasattr(module, "__path__"):  # nni.keras and others, after all modules of its own
+        module.__path__.append(os.path.dirname(os.path.abspath(__file__)))
 
 
 def load_checkpoint() -> "Checkpoint | None":

@@ -1,0 +1,1 @@
+"""The launcher ``hydra/launcher=nniweb``: jobs of a multirun are trials of an experiment. Hydra finds it by itself."""
