@@ -46,6 +46,28 @@ def test_cells_that_are_no_numbers_are_left_out(path):
     assert (third.values, third.step) == ({"loss": 0.25}, 4)
 
 
+def test_a_byte_order_mark_and_spaces_are_no_part_of_a_column_s_name(path):
+    path.write_bytes(b"\xef\xbb\xbfloss, step, acc\r\n0.5, 1, 0.25\r\n")
+    assert [(row.values, row.step) for row in table_of(path).read()] == [({"loss": 0.5, "acc": 0.25}, 1)]
+
+
+def test_a_cell_in_quotes_may_have_line_ends(path):
+    table = table_of(path)
+    path.write_text('step,note,loss\n0,"one\n')
+    assert table.read() == []
+    with path.open("a") as stream:
+        stream.write('7,8 ""\n",0.5\n1,5" disk,0.25\n2,"x",0.125\n')
+    assert [(row.values, row.step) for row in table.read()] == [
+        ({"loss": 0.5}, 0), ({"loss": 0.25}, 1), ({"loss": 0.125}, 2)]
+
+
+def test_quotes_that_are_never_closed_hide_no_rows(path):
+    path.write_text('step,note,loss\n0,"one,0.5\n' + "".join(f"{row},x,{row}\n" for row in range(1, 150)))
+    assert values(table_of(path), final=True) == losses(*range(1, 150))
+    path.write_text('step,note,loss\n0,"one,0.5\n1,x,1\n')
+    assert values(table_of(path), final=True) == losses(1)
+
+
 def test_rows_come_once_as_the_file_grows_also_by_halves_of_a_line(path):
     table = table_of(path)
     assert table.read() == []
