@@ -39,6 +39,8 @@ class TableFile:
         self._count: int = reached[0] if reached else 0
         self._digests: "array[int]" = array("Q", reached[1:] if reached else [])
         self._seen: Optional[Tuple[int, int, int]] = None
+        #: Lines of a row that goes on in the next line.
+        self._unclosed: List[bytes] = []
         self._begin()
 
     def read(self, final: bool = False) -> List[Measured]:
@@ -66,8 +68,7 @@ class TableFile:
         self._inode, self._offset = 0, 0
         self._head = self._tail = b""
         self._columns: Optional[List[str]] = None
-        #: Lines of a row that goes on in the next line.
-        self._unclosed: List[bytes] = []
+        self._unclosed = []
         self._row, self._digest = 0, 0
         self._pass_digests = array("Q")
         self._held: Optional[List[Measured]] = [] if self._count else None
