@@ -4,6 +4,7 @@ Only the names of parameters are replaced. All other braces keep their meaning: 
 The text is read as bash reads it, as far as that says in which quotes a name stands. ``{{lr}}`` stands for ``{lr}``.
 """
 
+import re
 import shlex
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -25,7 +26,13 @@ LONGEST_NAME = 1000
 #: Quotes and parentheses within each other; where they are more nothing is put in.
 DEEPEST = 100
 _SINGLE, _DOUBLE, _ANSI, _VARIABLE, _BACKTICK, _PARENTHESIS = "'", '"', "$'", "${", "`", "("
+_SUBSTITUTION, _ARITHMETIC, _OLD_ARITHMETIC = "$(", "((", "$["
+_CLOSED_BY = {_DOUBLE: '"', _VARIABLE: "}", _BACKTICK: "`", _PARENTHESIS: ")", _SUBSTITUTION: ")", _ARITHMETIC: ")",
+              _OLD_ARITHMETIC: "]"}
 _IN_QUOTES = (_SINGLE, _DOUBLE)
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+#: Its patterns end with a parenthesis that was not opened.
+_CASE = re.compile(r"case\s")
 
 
 class Given(NamedTuple):
@@ -51,7 +58,8 @@ class Place(NamedTuple):
     name: str
     start: int
     end: int
-    #: "", or the quotes around it; None where nothing can be put in (backquotes, here-documents, ``$'...'``).
+    #: "", or the quotes around it; "((" in arithmetic, where quotes do not hold and numbers alone are put in; None
+    #: where nothing can be put in (backquotes, here-documents, ``$'...'``, ``${...}``).
     quotes: Optional[str]
     #: Whether it is ``{{name}}``; then the outer braces belong to it.
     is_escaped: bool
@@ -66,7 +74,10 @@ def fill(command: str, parameters: Dict[str, Any], possible: Sequence[str] = ())
     for place in places(command):
         if place.name not in names or place.quotes is None:
             continue
-        done += [command[at:place.start], "{%s}" % place.name if place.is_escaped else _put_in(place, parameters)]
+        filled = "{%s}" % place.name if place.is_escaped else _put_in(place, parameters)
+        if place.quotes == _ARITHMETIC and not place.is_escaped and not _NUMBER.fullmatch(filled):
+            continue
+        done += [command[at:place.start], filled]
         at = place.end
     return "".join(done) + command[at:]
 
@@ -77,6 +88,8 @@ def _put_in(place: Place, parameters: Dict[str, Any]) -> str:
         words = as_arguments(parameters) if name == ARGUMENTS else as_overrides(parameters)
         return _within(" ".join(map(shlex.quote, words)), place.quotes)
     value = text_of(parameters.get(name, ""))
+    if place.quotes == _ARITHMETIC:
+        return value
     word = shlex.quote(value)
     return value if word == value else "%s%s%s" % (place.quotes, word, place.quotes)
 
@@ -114,29 +127,54 @@ def _braces(command: str) -> Iterator[Tuple[int, Optional[str]]]:
     while at < len(command) and len(modes) <= DEEPEST:
         sign, mode = command[at], modes[-1] if modes else ""
         step = 1
-        if sign == "{" and mode != _VARIABLE:
-            yield at, (None if mode == _ANSI or _BACKTICK in modes else mode if mode in _IN_QUOTES else "")
+        if sign == "{":
+            yield at, _quotes(modes)
         elif sign == "\\" and mode != _SINGLE:
             step = 2
         elif mode in (_SINGLE, _ANSI):
             if sign == "'":
                 modes.pop()
-        elif mode and sign == {_DOUBLE: '"', _VARIABLE: "}", _BACKTICK: "`", _PARENTHESIS: ")"}[mode]:
+        elif sign == _CLOSED_BY.get(mode):
             modes.pop()
-        elif command.startswith(("$(", "${"), at):
-            modes.append(_PARENTHESIS if command[at + 1] == "(" else _VARIABLE)
+        elif command.startswith(("$(", "${", "$["), at):
+            modes.append(command[at:at + 2])
             step = 2
+            if command.startswith("$((", at):
+                modes.append(_ARITHMETIC)
+                step = 3
         elif sign == "`":
             modes.append(_BACKTICK)
         elif sign == '"':
             modes.append(_DOUBLE)
-        elif mode in ("", _PARENTHESIS):
-            if has_document and sign == "\n":
+        elif sign == "'" and mode == _VARIABLE:
+            if _DOUBLE in _since_substitution(modes):
+                break  # it depends on the operator whether this begins quotes
+            modes.append(_SINGLE)
+        elif mode not in (_DOUBLE, _VARIABLE, _BACKTICK):
+            if has_document and sign == "\n" or _SUBSTITUTION in modes and before.isspace() | (before in ";|&({") \
+                    and _CASE.match(command, at):
                 break
             step, has_document = _step_outside_quotes(command, at, before, modes, has_document)
-        before = command[at:at + step][-1:]
+        before = "\\" if sign == "\\" else command[at:at + step][-1:]
         at += step
     yield from ((found, None) for found in range(at, len(command)) if command[found] == "{")
+
+
+def _since_substitution(modes: List[str]) -> List[str]:
+    """Those within the innermost ``$(...)``, which begins anew."""
+    for place in range(len(modes) - 1, -1, -1):
+        if modes[place] == _SUBSTITUTION:
+            return modes[place + 1:]
+    return modes
+
+
+def _quotes(modes: List[str]) -> Optional[str]:
+    inner = _since_substitution(modes)
+    if _BACKTICK in modes or _ANSI in inner or _VARIABLE in inner:
+        return None
+    if _ARITHMETIC in inner or _OLD_ARITHMETIC in inner:
+        return _ARITHMETIC
+    return inner[-1] if inner and inner[-1] in _IN_QUOTES else ""
 
 
 def _step_outside_quotes(command: str, at: int, before: str, modes: List[str], has_document: bool) -> Tuple[int, bool]:
@@ -145,6 +183,9 @@ def _step_outside_quotes(command: str, at: int, before: str, modes: List[str], h
     if command.startswith("$'", at):
         modes.append(_ANSI)
         return 2, has_document
+    if command.startswith("((", at) and before in "\n\t ;|&":
+        modes += [_PARENTHESIS, _ARITHMETIC]
+        return 2, has_document
     if sign in "'(":
         modes.append(_SINGLE if sign == "'" else _PARENTHESIS)
     elif sign == "#" and before in "\n\t ;|&()":
@@ -152,6 +193,6 @@ def _step_outside_quotes(command: str, at: int, before: str, modes: List[str], h
         return (newline if newline >= 0 else len(command)) - at, has_document
     elif command.startswith("<<<", at):
         return 3, has_document
-    elif command.startswith("<<", at) and modes.count(_PARENTHESIS) < 2:  # not a shift in $((...))
+    elif command.startswith("<<", at) and _ARITHMETIC not in modes and _OLD_ARITHMETIC not in modes:  # no shift
         return 2, True
     return 1, has_document

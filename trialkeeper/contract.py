@@ -333,8 +333,9 @@ FINALS = (LAST, BEST, AT_EXIT)
 
 
 #: What kept a keeper from finding metrics: a pattern took too long on some lines, or is none in the keeper's Python;
-#: an event file is damaged; there are too many files; the result was not found although the trial ended well.
-METRIC_PROBLEMS = ("slow_pattern", "unknown_pattern", "damaged_file", "too_many_files", "no_result")
+#: an event file is damaged; there are too many files; a source had so much that it was not read to its end;
+#: the result was not found although the trial ended well.
+METRIC_PROBLEMS = ("slow_pattern", "unknown_pattern", "damaged_file", "too_many_files", "not_read_in_time", "no_result")
 
 
 class MetricProblem(TypedDict):

@@ -181,7 +181,7 @@ class Keeper:
         try:
             if end is not None:
                 self._start_reporter()
-                self._recorder.drain()
+                self._recorder.drain(self._is_stopped)
                 return end
             return self._finish_for_another() if self._journal.started else self._run_trial()
         except Exception as error:  # a bug of ours: nothing of the trial may be left, and the end must be told
@@ -521,7 +521,7 @@ class Keeper:
         watch.run()
         if self._gpus is not None:
             self._gpus.close()
-        self._recorder.drain()
+        self._recorder.drain(self._is_stopped)
         if self._inbox.claimed is not None:
             self._leave_to_another(child)
             return None
@@ -547,7 +547,7 @@ class Keeper:
         while not ending.step():
             self._recorder.pump()
             self._inbox.wait(LOOK_INTERVAL)
-        self._recorder.drain()
+        self._recorder.drain(self._is_stopped)
         began = modified_at(self._path(contract.TRIAL_FILE))
         ran = 0.0 if began is None else max(0.0, (self._now() if was_alive else last_sign) - began)
         if self._inbox.is_canceled() or self._inbox.stop is not None:
@@ -635,6 +635,11 @@ class Keeper:
                                      has_ended_well and end.get("reason") == contract.EXITED)
         except Exception:  # a bug of ours: the end is told all the same
             self._log("the last checkpoint was not sent:\n" + traceback.format_exc())
+
+    def _is_stopped(self) -> bool:
+        """Whether the trial was told to end by now."""
+        self._inbox.wait(0)
+        return not self._inbox.may_go_on
 
     def _conclude_metrics(self, end: TrialEnd) -> None:
         """Of a script whose metrics are read: its final result, and what kept the keeper from finding one."""

@@ -10,6 +10,9 @@ from trialkeeper.metric_source import CHECKPOINT_MARK, metrics_of
 from trialkeeper.output_files import OutputFile
 from trialkeeper.script_metrics import ScriptMetrics
 
+#: For which metrics of a script are read after its end, and of one that was told to end.
+DRAIN_SECONDS, DRAIN_SECONDS_STOPPED = 600.0, 10.0
+
 
 class Recorder:
     """Reads the files of one attempt and journals what they have. For the keeper's main thread."""
@@ -26,7 +29,7 @@ class Recorder:
         self._earlier, self._script = earlier, script
         #: Where the trial has a folder for checkpoints: takes what the trial says of them out of its metrics.
         self.checkpoints: Optional[Checkpoints] = None
-        self._journal, self._now, self._log, self._notify = journal, now, log, notify
+        self._journal, self._now, self._clock, self._log, self._notify = journal, now, clock, log, notify
         self._pending: List[contract.Entry] = []
         self._metrics = metrics_of(journal.positions,
                                    os.path.join(folder, contract.NNI_FOLDER, contract.METRICS_FILE))
@@ -52,8 +55,10 @@ class Recorder:
         self._notify(written)
         return True
 
-    def pump(self, final: bool = False) -> None:
-        """Journal what the files have new. While the disk takes nothing they are not read either."""
+    def pump(self, final: bool = False, may_read: Callable[[], bool] = lambda: True) -> None:
+        """Journal what the files have new. While the disk takes nothing they are not read either. ``may_read``: whether
+        there is time for further metrics of a script, asked where all are read at last.
+        """
         if self._pending and not self.record([]) and not final:
             return
         if self.checkpoints is not None:
@@ -66,17 +71,27 @@ class Recorder:
                 _move_behind(self._earlier, entry)
         entries = without_marks(entries) if self.checkpoints is None else self.checkpoints.take_marks(entries)
         if self._script is not None:
-            entries += self._script.read(final)
+            entries += self._script.read(final, may_read)
         self.record(entries)
         if self.checkpoints is not None and not self._metrics.has_more:
             self.checkpoints.send_complete()
 
-    def drain(self) -> None:
-        """Journal all that is left: nothing of the trial runs any more."""
+    def drain(self, is_stopped: Callable[[], bool]) -> None:
+        """Journal all that is left: nothing of the trial runs any more.
+
+        A script's files may be of any size, and something that was left behind may go on writing: they are read for
+        DRAIN_SECONDS, and for DRAIN_SECONDS_STOPPED where ``is_stopped``. The problems tell what was left.
+        """
+        began = self._clock()
+
+        def may_read() -> bool:
+            return self._clock() < began + (DRAIN_SECONDS_STOPPED if is_stopped() else DRAIN_SECONDS)
+
         self.pump()
-        while (self._metrics.has_more or self._script is not None and self._script.has_more) and not self._pending:
+        while not self._pending and (
+                self._metrics.has_more or self._script is not None and self._script.has_more and may_read()):
             self.pump()
-        self.pump(final=True)
+        self.pump(final=True, may_read=may_read)
 
     def conclude_metrics(self, has_ended_well: bool) -> List[contract.MetricProblem]:
         """Journal the final result of a trial that ended well and did not report one itself, after ``drain``, and tell

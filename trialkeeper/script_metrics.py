@@ -57,6 +57,8 @@ class ScriptMetrics:
         self._journal, self._parameter_id, self._clock = journal, parameter_id, clock
         self._sources = [(source, StepGroups()) for source in sources]
         self._found, self._unusable = found, unusable
+        #: Sources that were not read to their ends.
+        self._unread: List[str] = []
         self._next_sequence = 0
         #: The last value of each metric beside the result.
         self._others: Dict[str, float] = {}
@@ -70,15 +72,19 @@ class ScriptMetrics:
         """Whether the last ``read`` left something for the next."""
         return any(source.has_more for source, _ in self._sources)
 
-    def read(self, final: bool = False) -> List[contract.Entry]:
-        """The intermediate results that came since the last call."""
+    def read(self, final: bool = False, may_go_on: Callable[[], bool] = lambda: True) -> List[contract.Entry]:
+        """The intermediate results that came since the last call. ``final``: nothing will come any more, and all that
+        is left is read as long as ``may_go_on`` says so.
+        """
         entries: List[contract.Entry] = []
         now = self._clock()
         self._sources += [(source, StepGroups()) for found in self._found for source in found.new(final)]
         for source, groups in self._sources:
             complete: List[Measured] = []
-            for measured in _all_of(source) if final else _next_of(source):
+            for measured in _all_of(source, may_go_on) if final else _next_of(source):
                 complete += groups.add(measured, now)
+            if final and source.has_more:
+                self._unread.append(source.source)
             complete += groups.close(None if final else now)
             for group in complete:
                 entries += self._results(group, source.source)
@@ -89,6 +95,7 @@ class ScriptMetrics:
         found = [source.problem for source, _ in self._sources if source.problem is not None]
         found += [files.problem for files in self._found if files.problem is not None]
         found += self._unusable
+        found += [{"problem": "not_read_in_time", "detail": name} for name in self._unread]
         if has_no_result:
             found.append({"problem": "no_result", "detail": ", ".join(list(self._others)[:MOST_TOLD])})
         return found[:MOST_TOLD]
@@ -151,12 +158,13 @@ def _next_of(source: Source) -> Iterator[Measured]:
         yield from source.read()
 
 
-def _all_of(source: Source) -> Iterator[Measured]:
+def _all_of(source: Source, may_go_on: Callable[[], bool]) -> Iterator[Measured]:
     """What is left of it, as nothing will come any more."""
     yield from source.read()
-    while source.has_more:
+    while source.has_more and may_go_on():
         yield from source.read()
-    yield from source.read(final=True)
+    if not source.has_more:
+        yield from source.read(final=True)
 
 
 def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clock: Callable[[], float],

@@ -7,6 +7,8 @@ STEPS = ("step", "global_step", "iteration", "epoch")
 _TOO_LARGE = 10 ** 300
 #: Seconds for which a step may wait for further values.
 PATIENCE = 1.0
+#: Names of metrics that are remembered: a script may print any number.
+MOST_EXPECTED = 1000
 
 
 class Measured(NamedTuple):
@@ -35,14 +37,14 @@ def _is_number(value: Any) -> bool:
 class StepGroups:
     """Of one source: puts together what was measured at the same step.
 
-    A group is complete when a value of another step comes, when a metric comes again, when it has the metrics that the
-    group before had, or when nothing has come for PATIENCE.
+    A group is complete when a value of another step comes, when a metric comes again, when it has all metrics that
+    groups before had, or when nothing has come for PATIENCE.
     """
 
     def __init__(self) -> None:
         self._open: Optional[Measured] = None
         self._opened_at = 0.0
-        self._expected: Optional[Set[str]] = None
+        self._expected: Set[str] = set()
 
     def add(self, measured: Measured, now: float) -> List[Measured]:
         """Groups that are complete now. ``now``: monotonic seconds."""
@@ -58,7 +60,7 @@ class StepGroups:
         else:
             group.values.update(measured.values)
             self._open = Measured(group.values, group.step, measured.position)
-        if self._expected is not None and self._open is not None and self._expected <= self._open.values.keys():
+        if self._expected and self._open is not None and self._expected <= self._open.values.keys():
             complete += self.close()
         return complete
 
@@ -68,5 +70,6 @@ class StepGroups:
         if group is None or now is not None and now - self._opened_at < PATIENCE:
             return []
         self._open = None
-        self._expected = set(group.values)
+        if len(self._expected) < MOST_EXPECTED:
+            self._expected.update(group.values)
         return [group]

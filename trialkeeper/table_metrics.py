@@ -17,6 +17,9 @@ from trialkeeper.step_groups import Measured, metrics_in
 _BLOCK = 256 * 1024
 #: Bytes at the beginning of a file, and before what was read last, by which it is recognised.
 _HEAD, _TAIL = 1024, 4096
+#: Lines of one row, which has line ends in quotes. Where more would belong to it, a quote was never closed.
+_MOST_LINES = 100
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class TableFile:
@@ -36,6 +39,8 @@ class TableFile:
         self._count: int = reached[0] if reached else 0
         self._digests: "array[int]" = array("Q", reached[1:] if reached else [])
         self._seen: Optional[Tuple[int, int, int]] = None
+        #: Lines of a row that goes on in the next line.
+        self._unclosed: List[bytes] = []
         self._begin()
 
     def read(self, final: bool = False) -> List[Measured]:
@@ -48,7 +53,12 @@ class TableFile:
             return []
         measured: List[Measured] = []
         for line in lines:
-            measured += self._row_of(line)
+            for row in self._rows_of(line):
+                measured += self._row_of(row)
+        if final and not self.has_more:
+            unclosed, self._unclosed = self._unclosed, []
+            for row in unclosed:
+                measured += self._row_of(row)
         if final and not self.has_more and self._held and not (self._knows_all and self._is_known_so_far):
             measured += self._release()
         return measured
@@ -58,6 +68,7 @@ class TableFile:
         self._inode, self._offset = 0, 0
         self._head = self._tail = b""
         self._columns: Optional[List[str]] = None
+        self._unclosed = []
         self._row, self._digest = 0, 0
         self._pass_digests = array("Q")
         self._held: Optional[List[Measured]] = [] if self._count else None
@@ -79,12 +90,14 @@ class TableFile:
             end = len(data)  # a line without an end, or one that is too long
         elif final and not self.has_more:
             end = len(data)
-        consumed = data[:end]
+        consumed = lines = data[:end]
+        if not self._offset and lines.startswith(_BYTE_ORDER_MARK):
+            lines = lines[len(_BYTE_ORDER_MARK):]
         if len(self._head) < _HEAD:
             self._head = (self._head + consumed)[:_HEAD]
         self._tail = consumed[-_TAIL:] if len(consumed) >= _TAIL else (self._tail + consumed)[-_TAIL:]
         self._offset += end
-        return [line for line in consumed.replace(b"\r", b"\n").split(b"\n") if line]
+        return [line for line in lines.replace(b"\r", b"\n").split(b"\n") if line]
 
     def _goes_on(self, stream: BinaryIO, status: os.stat_result) -> bool:
         """Whether what was read is still there."""
@@ -97,13 +110,25 @@ class TableFile:
         stream.seek(self._offset - len(self._tail))
         return stream.read(len(self._tail)) == self._tail
 
+    def _rows_of(self, line: bytes) -> List[bytes]:
+        """The rows that are whole with this line."""
+        if self._separator is None or not self._unclosed and b'"' not in line:
+            return [line]
+        self._unclosed.append(line)
+        row = b"\n".join(self._unclosed)
+        is_open = _is_open(row, self._separator)
+        if is_open and len(self._unclosed) < _MOST_LINES and len(row) < _BLOCK:
+            return []
+        unclosed, self._unclosed = self._unclosed, []
+        return unclosed if is_open else [row]
+
     def _row_of(self, line: bytes) -> List[Measured]:
         if self._separator is None:
             content, measured = line, read_json(line, None)
         else:
             cells = _cells(line, self._separator)
             if self._columns is None:
-                self._columns = cells
+                self._columns = [cell.strip() for cell in cells]
                 return []
             fields = {name: cell for name, cell in zip(self._columns, cells) if cell}
             numbers = {name: number_in(cell) for name, cell in fields.items()}
@@ -150,6 +175,19 @@ class TableFile:
 
 def _cells(line: bytes, separator: str) -> List[str]:
     try:
-        return next(csv.reader([line.decode("utf-8", "replace")], delimiter=separator), [])
+        return next(csv.reader(_lines_of(line), delimiter=separator), [])
     except csv.Error:
         return []
+
+
+def _is_open(row: bytes, separator: str) -> bool:
+    """Whether it ends in quotes that are not closed."""
+    try:
+        next(csv.reader(_lines_of(row), delimiter=separator, strict=True), [])
+    except csv.Error as error:
+        return "unexpected end of data" in str(error)
+    return False
+
+
+def _lines_of(row: bytes) -> List[str]:
+    return row.decode("utf-8", "replace").split("\n")

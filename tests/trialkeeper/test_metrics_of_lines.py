@@ -130,6 +130,15 @@ def test_a_metric_that_comes_again_begins_a_group_and_what_has_no_step_is_one():
         [[], [{"a": 1}, {"a": 2}], [{"a": 3, "b": 1}]], [])
 
 
+def test_a_metric_that_comes_at_some_steps_alone_is_put_to_its_step():
+    groups, complete = StepGroups(), []
+    for step, values in ((0, {"acc": 1}), (0, {"loss": 2}), (1, {"acc": 3}), (3, {"acc": 4}), (3, {"loss": 5})):
+        complete += groups.add(Measured(values, step, None), 0.0)
+    complete += groups.close()
+    assert [(group.step, group.values) for group in complete] == [
+        (0, {"acc": 1, "loss": 2}), (1, {"acc": 3}), (3, {"acc": 4, "loss": 5})]
+
+
 def test_a_step_waits_a_second_for_more():
     groups = StepGroups()
     groups.add(Measured({"a": 1}, 1, 10), 5.0)

@@ -1,5 +1,6 @@
 """Metrics in files with a row for each step: as Lightning's and Keras's CSV loggers write them, and JSON lines."""
 
+import itertools
 import json
 import os
 
@@ -8,6 +9,7 @@ import pytest
 from tests.trialkeeper.keeper_run import wait_until
 from trialkeeper.found_files import MOST_FILES, FoundFiles
 from trialkeeper.journal import Journal
+from trialkeeper.recorder import Recorder
 from trialkeeper.script_metrics import script_metrics
 from trialkeeper.table_metrics import TableFile
 
@@ -44,6 +46,28 @@ def test_cells_that_are_no_numbers_are_left_out(path):
     assert (first.values, first.step) == ({"loss": 0.5, "a,b": 7}, 1)
     assert str(second.values) == "{'loss': nan}"
     assert (third.values, third.step) == ({"loss": 0.25}, 4)
+
+
+def test_a_byte_order_mark_and_spaces_are_no_part_of_a_column_s_name(path):
+    path.write_bytes(b"\xef\xbb\xbfloss, step, acc\r\n0.5, 1, 0.25\r\n")
+    assert [(row.values, row.step) for row in table_of(path).read()] == [({"loss": 0.5, "acc": 0.25}, 1)]
+
+
+def test_a_cell_in_quotes_may_have_line_ends(path):
+    table = table_of(path)
+    path.write_text('step,note,loss\n0,"one\n')
+    assert table.read() == []
+    with path.open("a") as stream:
+        stream.write('7,8 ""\n",0.5\n1,5" disk,0.25\n2,"x",0.125\n')
+    assert [(row.values, row.step) for row in table.read()] == [
+        ({"loss": 0.5}, 0), ({"loss": 0.25}, 1), ({"loss": 0.125}, 2)]
+
+
+def test_quotes_that_are_never_closed_hide_no_rows(path):
+    path.write_text('step,note,loss\n0,"one,0.5\n' + "".join(f"{row},x,{row}\n" for row in range(1, 150)))
+    assert values(table_of(path), final=True) == losses(*range(1, 150))
+    path.write_text('step,note,loss\n0,"one,0.5\n1,x,1\n')
+    assert values(table_of(path), final=True) == losses(1)
 
 
 def test_rows_come_once_as_the_file_grows_also_by_halves_of_a_line(path):
@@ -225,3 +249,22 @@ def test_values_that_wait_for_their_step_are_not_in_the_journal_and_come_again(t
         journal.close()
     script = script_metrics(job, str(tmp_path), Journal(str(tmp_path / "journal.jsonl")), lambda: 0.0, print)
     assert [entry["value"] for entry in script.read(final=True)] == ['{"default": 8.0, "acc": 1.0}']
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_huge_file_is_not_read_for_ever_after_the_end(is_stopped, tmp_path):
+    output = tmp_path / "nni"
+    output.mkdir()
+    with (output / "log.csv").open("w") as stream:
+        stream.write("step,loss\n1,9\n2,8\n")
+        stream.truncate(1 << 40)
+    seconds = itertools.count(0, 1 if is_stopped else 60)
+    journal = Journal(str(tmp_path / "journal.jsonl"))
+    script = script_metrics({"metrics": {"files": ["log.csv"], "result": "loss"}}, str(tmp_path), journal,
+                            lambda: next(seconds), print)
+    recorder = Recorder(str(tmp_path), journal, {}, now=lambda: 1.0, clock=lambda: next(seconds), log=print,
+                        notify=lambda entries: None, script=script)
+    recorder.drain(lambda: is_stopped)
+    assert recorder.conclude_metrics(has_ended_well=True) == [
+        {"problem": "not_read_in_time", "detail": "file log.csv"}]
+    assert next(seconds) < 1500

@@ -56,6 +56,29 @@ def test_a_long_command_is_read_in_one_pass(command, filled):
     assert time.process_time() - began < 5
 
 
+@pytest.mark.parametrize("command", [
+    'echo "${NOPE:-"{x}"}"', "echo ${NOPE:-'}'} {x}", "echo \"${NOPE:-'}'}\" {x}",
+    'y="$(case a in a) echo {x};; esac)"', 'y="$(echo "$(cat <<EOF\n{x}\nEOF\n)")"',
+    "(\n(\ncat <<EOF\n{x}\nEOF\n)\n)", "echo $(( {x} + 1 ))",
+    'echo "$(( 2 * ({x} + 1) ))"', "(( y = '{x}' ))", "echo $[ {x} + 1 ]",
+    "for ((i = 0; i < {x}; i++)); do break; done",
+    "echo \\ #'\n{x}\n'"])
+def test_the_shell_runs_nothing_of_a_value_in_any_construct(command, tmp_path):
+    for value in ("$(touch broken)", "a[$(touch broken)]", "'$(touch broken)'", "\"$(touch broken)\""):
+        subprocess.run(["/bin/bash", "-c", fill(command, {"x": value})], cwd=tmp_path, capture_output=True, check=False)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("value", "result"), [(7, "15"), ("7", "15"), (-7, "-13")])
+def test_numbers_stand_in_arithmetic(value, result):
+    assert words(f"{SHOW} $(( 2 * {{x}} + 1 )) \"$(( (2 * {{x}}) + 1 ))\"", {"x": value}) == [result, result]
+
+
+def test_the_default_of_a_variable_and_a_subshell_do_not_change_what_follows():
+    assert words(f"{SHOW} ${{NOPE:-'it is'}} {{x}} \"$(case a in a) ;; esac; (echo b))\"", {"x": "a b"}) == [
+        "it is", "a b", "b"]
+
+
 def test_doubled_braces_stand_for_the_name_in_braces():
     assert fill("echo {{lr}} {lr} {{other}} '{{args}}'", {"lr": 1}) == "echo {lr} 1 {{other}} '{args}'"
 

@@ -8,6 +8,8 @@ METRIC_PROBLEMS = {
                     "in fewer ways, for instance without (...*)*",
     "unknown_pattern": "the Python of the trial's machine does not understand the pattern for {}. Use an older syntax",
     "damaged_file": "the event file {} is damaged, and what follows the damage is not read",
+    "not_read_in_time": "there is so much in {} that it could not be read to its end within ten minutes after the "
+                        "command, or before the trial was stopped. Let the script write less, or name another file",
     "too_many_files": "more files than are read match {}. Make the pattern narrower",
 }
 

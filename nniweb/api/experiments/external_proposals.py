@@ -15,6 +15,7 @@ from nniweb.experiments.actions.external_proposals import (
     Proposed,
     Told,
     counts_of,
+    newest_place,
     propose,
     told_after,
     wanted,
@@ -134,6 +135,10 @@ class ResultsView(ExperimentView):
         query = ResultsQuery.of(request)
         experiment = self.get_object()
         told, last, has_more = told_after(experiment, query["after"])
+        if not told and last > (newest := newest_place(experiment)):
+            raise serializers.ValidationError({"after": (
+                f"is {last}, but the newest place in this experiment's history is {newest}. Give the `next` of an "
+                "earlier answer of this experiment, or -1 to begin anew.")})
         return Response({"results": [_result(entry) for entry in told], "next": last, "has_more": has_more,
                          "status": experiment.status})
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
@@ -115,6 +116,12 @@ def told_after(experiment: Experiment, number: int) -> tuple[list[Told], int, bo
         trial = trials.get(data.get("trial") or data["number"])
         told.append(Told(place, data, trial, None if trial is None else keys.get(trial.pk)))
     return told, rows[-1][0] if rows else number, len(rows) == MOST_READ
+
+
+def newest_place(experiment: Experiment) -> int:
+    """Of the history; -1 where there is none."""
+    newest: int | None = TunerEvent.objects.filter(experiment=experiment).aggregate(newest=Max("number"))["newest"]
+    return -1 if newest is None else newest
 
 
 def _trials_told(experiment: Experiment, events: Sequence[dict[str, Any]]) -> dict[Any, Trial]:

@@ -43,7 +43,8 @@ def check_command_names(command: str, search_space: Mapping[str, Any], tuner: Al
 
 def _not_here(place: Place, findings: Findings) -> str:
     return (f"{findings.spelling('trialCommand')}: {{{place.name}}} is left as it is, because it stands in backquotes, "
-            f"a here-document or $'...'. Use the variable {variable_of(place.name)} there.")
+            "a here-document, $'...' or ${...}, or after something that can be read in several ways. Use the variable "
+            f"{variable_of(place.name)} there.")
 
 
 def _unknown(place: Place, known: list[str], findings: Findings) -> None:

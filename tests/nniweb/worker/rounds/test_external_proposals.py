@@ -69,6 +69,8 @@ def test_proposals_run_in_their_order_and_the_experiment_is_done_when_no_more_fo
     page = program.results()
     assert [(row["key"], row["sequence_id"], row["value"], row["status"], row["source"]) for row in page["results"]] \
         == [("a", 0, 4.0, "SUCCEEDED", "tuner"), ("b", 1, 5.0, "SUCCEEDED", "tuner")]
+    assert program.results(page["next"])["results"] == []
+    assert "or -1 to begin anew" in errors(program.results(page["next"] + 1))["after"]
     assert program.propose(status=200, complete=True)["status"] == "TUNER_NO_MORE_TRIAL"
     [last] = Trial.objects.filter(sequence_id=2)
     report(last, 1.0)
