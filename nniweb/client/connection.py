@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import ssl
 import tempfile
@@ -24,6 +25,7 @@ from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone
 from nniweb.client.experiment import Experiment, segment
 from nniweb.middleware.require_tls import is_loopback
 from trainingservice.local.shell import shell_document
+from trainingservice.words.shown_value import shown
 
 #: Seconds until a connection must stand, and until an answer must come; a launch unpacks and tries things first.
 CONNECT_TIMEOUT, ANSWER_TIMEOUT, LAUNCH_TIMEOUT = 10.0, 60.0, 300.0
@@ -33,6 +35,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 _AWAY = (502, 503, 504)
 _TOO_OFTEN = 429
 _PAGE = 1000
+#: Names with slashes between them, and no name that has dots only.
+_PATH_OF_NNI = re.compile(r"(?!\.+(/|$))[A-Za-z0-9._-]+(/(?!\.+(/|$))[A-Za-z0-9._-]+)*")
 
 
 class _Token(AuthBase):
@@ -183,9 +187,12 @@ class Client:
     def nni(self, method: str, experiment_id: str, path: str, *, params: Mapping[str, str] | None = None,
             body: bytes | None = None) -> requests.Response:
         """One request of NNI's REST interface, ``/api/v1/nni/`` and the path, of one experiment. Sent once; the answer
-        is NNI's, whatever it says. Raises NotFound for what is no id, and MayBeDone where no answer comes.
+        is NNI's, whatever it says. Raises NotFound for what is no id and no path, and MayBeDone where no answer comes.
         """
-        address = f"{self.server}/nni/{segment(experiment_id)}/api/v1/nni/{path.lstrip('/')}"
+        path = path.lstrip("/")
+        if _PATH_OF_NNI.fullmatch(path) is None:  # dots would lead out of the experiment, with this token
+            raise NotFound(404, [FieldError("", f"{shown(path)} is no address of NNI's interface.")])
+        address = f"{self.server}/nni/{segment(experiment_id)}/api/v1/nni/{path}"
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
             return self._session.request(method, address, params=params, data=body, headers=headers,

@@ -40,7 +40,23 @@ def main() -> None:
     if result is None or result is _NOTHING:
         sys.exit(f"{call['name']} returned no result. Return a number, or a dictionary with the number under the key "
                  "\"default\".")
+    result = _as_plain(result)
+    if not isinstance(result, (int, float, Mapping)):
+        sys.exit(f"{call['name']} returned no number, but a value of type {type(result).__name__}. Return a number, or "
+                 "a dictionary with the number under the key \"default\".")
     nni.report_final_result(result)
+
+
+def _as_plain(value: Any) -> Any:
+    """The numbers of a result, also those that a library for arrays has wrapped, such as tensors of one element."""
+    if isinstance(value, Mapping):
+        return {name: _as_plain(each) for name, each in value.items()}
+    if callable(unwrap := getattr(value, "item", None)):
+        try:
+            return unwrap()
+        except (TypeError, ValueError, RuntimeError):  # it has several elements
+            return value
+    return value
 
 
 def _called(function: Callable[..., Any], call: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
@@ -59,7 +75,7 @@ def _last_of(generator: Iterator[Any], report: Callable[[Any], Any]) -> Any:
             last = next(generator)
         except StopIteration as end:
             return last if end.value is None else end.value
-        report(last)
+        report(_as_plain(last))
 
 
 if __name__ == "__main__":

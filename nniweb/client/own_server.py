@@ -219,7 +219,7 @@ class _OwnServer:
             sys.stderr.write(f"The server at {url} continues, because {said} not ended. The next program that uses it "
                              f"ends it; so does: kill {pid} (trials continue, and the next server finds them).\n")
             return
-        os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGTERM)  # a program in the background of a shell script ignores SIGINT, and so its server
         deadline = time.monotonic() + END_PATIENCE
         while ServerLock(self.folder).is_held() and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY)

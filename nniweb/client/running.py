@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -23,6 +24,7 @@ from trainingservice.words.shown_value import shown
 from trainingservice.words.spellings import fold
 
 _LOCAL = "local"
+_EXAMPLE = '{"x": {"_type": "uniform", "_value": [0, 1]}}'
 #: Fields of a config that the arguments of ``run`` write: the field, and the argument that a person gives.
 _OF_ARGUMENTS = {"trialCommand": "function_or_command", "searchSpace": "space", "trainingService": "platform",
                  "cluster": "cluster", "maxTrialNumber": "trials", "trialConcurrency": "concurrency",
@@ -57,8 +59,7 @@ def run(function_or_command: Callable[..., Any] | str, space: Mapping[str, Any] 
         experiment = client.launch(fields, code=code)
     else:
         if space is None:
-            raise ClientError("space: a function needs a search space, such as {\"x\": {\"_type\": \"uniform\", "
-                              "\"_value\": [0, 1]}}.")
+            raise ClientError(f"space: a function needs a search space, such as {_EXAMPLE}.")
         with tempfile.TemporaryDirectory(prefix="nniweb-run-") as folder:
             written, empty = Path(folder) / "written", Path(folder) / "empty"
             written.mkdir()
@@ -79,13 +80,14 @@ def _config(space: Mapping[str, Any] | None, platform: str | Mapping[str, Any] |
     if platform is not None and cluster is not None:
         raise ClientError("platform and cluster cannot be given together. A cluster has its platform.")
     more = dict(config or {})
+    _check_is_json("config", more)
     given = {fold(str(field)) for field in more}
     for field, argument in _OF_ARGUMENTS.items():
         if fold(field) in given and field not in ("trainingService", "cluster", "tuner", "experimentName"):
             raise ClientError(f"config: {field} is given by the argument {argument} of run().")
     fields: dict[str, Any] = {"trialConcurrency": concurrency}
     if space is not None:
-        fields["searchSpace"] = dict(space)
+        fields["searchSpace"] = _checked_space(space)
     if trials is not None:
         fields["maxTrialNumber"] = trials
     if name is not None:
@@ -103,6 +105,26 @@ def _config(space: Mapping[str, Any] | None, platform: str | Mapping[str, Any] |
         if fold(field) in given:
             raise ClientError(f"config: {field} is given by the argument {_OF_ARGUMENTS[field]} of run(), too.")
     return {**more, **fields}
+
+
+def _checked_space(space: Any) -> dict[str, Any]:
+    """What needs no server to be seen; the server checks the rest. Raises ClientError."""
+    if not isinstance(space, Mapping):
+        raise ClientError(f"space must be a mapping such as {_EXAMPLE}, not {shown(space)}. A command may have it in "
+                          "a file: config={\"searchSpaceFile\": \"space.json\"}.")
+    for name in space:
+        if not isinstance(name, str):
+            raise ClientError(f"space: the name of a parameter must be text, not {shown(name)}.")
+    _check_is_json("space", dict(space))
+    return dict(space)
+
+
+def _check_is_json(argument: str, value: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ClientError(f"{argument}: {error}. It may have texts, numbers, True, False, None, lists and "
+                          "dictionaries.") from None
 
 
 def _python_for(client: Client, fields: Mapping[str, Any]) -> str:

@@ -68,6 +68,8 @@ class Manager:
         with self._guard:
             try:
                 return self._answer(method, path.strip("/"), query, body)
+            except NotFound as error:
+                return sentence(404, str(error))
             except (ClientError, OSError, ValueError, sqlite3.Error) as error:
                 return sentence(500, str(error))
 

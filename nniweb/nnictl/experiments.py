@@ -63,6 +63,7 @@ def _say_where(session: Session, options: argparse.Namespace, experiment: Experi
 def stop(session: Session, options: argparse.Namespace) -> None:
     if options.port is not None:
         session.refuse("--port: one port has all experiments. Give the id of one, or --all.")
+    _check_one_is_meant(session, options)
     if options.everything or options.id == "all":
         wanted = list(session.unfinished())
     elif options.id is not None and options.id.endswith("*"):
@@ -123,7 +124,14 @@ def top(session: Session, options: argparse.Namespace) -> None:
         return
 
 
+def _check_one_is_meant(session: Session, options: argparse.Namespace) -> None:
+    """A person who names an experiment does not mean all of them. Raises ClientError."""
+    if options.everything and options.id is not None:
+        session.refuse("Give the id of an experiment or --all, not both.")
+
+
 def delete(session: Session, options: argparse.Namespace) -> None:
+    _check_one_is_meant(session, options)
     if not options.everything and options.id is None:
         session.refuse("Give the id of the experiment, or --all for all that have ended.")
     wanted = [each for each in session.client.experiments(archived="all") if each.has_ended] if options.everything \

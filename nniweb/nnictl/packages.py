@@ -7,11 +7,13 @@ here is loaded on another server of NNI Web; NNI's packages are loaded too. Load
 from __future__ import annotations
 
 import argparse
+import lzma
 import os
 import shutil
 import sqlite3
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -124,7 +126,7 @@ def _unpack(package: Path, target: Path) -> None:
                     archive.extract(member, target)
     except OSError as error:
         raise ClientError(f"{package} cannot be read: {error.strerror or error}.") from None
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError) as error:
         raise ClientError(f"{package} cannot be read as a zip: {error}.") from None
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ class ManagerProcess:
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
         return requests.request(method, f"http://127.0.0.1:{self.port}/some/where/api/v1/nni/{path}", json=body,
                                 headers=headers, timeout=60)
+
+    def ask_as_written(self, method: str, path: str) -> tuple[int, str]:
+        """A path that ``requests`` would shorten first."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, f"/some/where/api/v1/nni/{path}")
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
 
     def status_of(self, method: str, path: str) -> int:
         try:
@@ -84,6 +95,11 @@ def test_it_launches_answers_stops_resumes_and_views(start: Any, running_server:
 
     for strange in ({"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example:80"}):
         assert manager.ask("GET", "check-status", **strange).status_code == 403
+    # whoever reaches the port controls this experiment, and has not the token's other rights
+    for inside in ("../../../../../api/v1/account/.", "%2e%2e/%2E%2E/%2e%2e/%2e%2e/%2e%2e/api/v1/account/."):
+        status, said = manager.ask_as_written("GET", inside)
+        assert status == 404
+        assert "is no address of NNI's interface" in said
     page = requests.get(f"http://127.0.0.1:{manager.port}/", allow_redirects=False, timeout=60)
     assert (page.status_code, page.headers["Location"]) == (302, f"{running_server.url}/experiments/{here['id']}/")
     assert manager.ask("DELETE", "experiment").ok

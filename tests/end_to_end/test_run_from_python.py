@@ -116,6 +116,18 @@ connect().experiment({identifier!r}).stop().wait(120)
 
 
 @pytest.mark.slow
+def test_a_program_in_the_background_of_a_shell_script_ends_its_server(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    said = program(tmp_path / "work", """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # so shells start what runs in the background; the server inherits it
+print("found", connect().server)
+""", NNIWEB_DATA=str(data))
+    assert "found http://127.0.0.1:" in said
+    assert not ServerLock(data).is_held()
+
+
+@pytest.mark.slow
 def test_a_server_that_another_program_uses_is_not_ended(tmp_path: Path) -> None:
     data = tmp_path / "data"
     (tmp_path / "work").mkdir()

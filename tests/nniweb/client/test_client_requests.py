@@ -216,3 +216,14 @@ def test_an_id_that_is_none_is_not_asked_for(server: Server, client: Client) -> 
     with pytest.raises(NotFound):
         client.experiment("../users")
     assert server.requests == []
+
+
+@pytest.mark.parametrize("path", ["../../../../../api/v1/account", "%2e%2e/%2E%2E/x", "trial-jobs/./x", "a//b", "..",
+                                  "trial-jobs?x", "trial-jobs#x", "a\\..\\b"])
+def test_a_request_of_nni_cannot_leave_its_experiment(server: Server, client: Client, path: str) -> None:
+    with pytest.raises(NotFound, match="is no address of NNI's interface"):
+        client.nni("DELETE", "abc123abc123", path)
+    assert server.requests == []
+    assert client.nni("GET", "abc123abc123", "trial-log/abc123abc123/trial.log").ok
+    [request] = server.requests
+    assert request.path == "/nni/abc123abc123/api/v1/nni/trial-log/abc123abc123/trial.log"

@@ -89,6 +89,20 @@ def only_yields(x, units):
     yield x
     yield x + 1
 
+class Tensor:  # one number, as libraries for arrays have it
+    def __init__(self, number): self.number = number
+    def item(self): return self.number
+
+def of_a_library(x, units):
+    yield Tensor(0.5)
+    return {"default": Tensor(0.25), "loss": 1}
+
+def in_words(x, units):
+    return "0.5"
+
+def two_numbers(x, units):
+    return [1, 2]
+
 def nothing(x, units):
     pass
 
@@ -156,8 +170,9 @@ def test_what_a_function_yields_is_intermediate_and_what_it_returns_is_the_resul
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("plainly", [("FINAL", 3)]), ("only_yields", [("PERIODICAL", 3), ("PERIODICAL", 4), ("FINAL", 4)])])
-def test_a_function_gets_a_dictionary_and_the_last_value_that_it_yields_counts(
+    ("plainly", [("FINAL", 3)]), ("only_yields", [("PERIODICAL", 3), ("PERIODICAL", 4), ("FINAL", 4)]),
+    ("of_a_library", [("PERIODICAL", 0.5), ("FINAL", {"default": 0.25, "loss": 1})])])
+def test_a_function_gets_a_dictionary_and_what_it_yields_and_returns_counts_as_numbers(
         sent: Any, trial: Trial, name: str, expected: list[Any]) -> None:
     sent(name, trial)
     done = started(trial)
@@ -166,6 +181,8 @@ def test_a_function_gets_a_dictionary_and_the_last_value_that_it_yields_counts(
 
 
 @pytest.mark.parametrize(("name", "words"), [("nothing", "nothing returned no result. Return a number"),
+                                             ("in_words", "in_words returned no number, but a value of type str."),
+                                             ("two_numbers", "two_numbers returned no number"),
                                              ("fails", "ValueError: too deep")])
 def test_a_function_without_a_result_fails_its_trial(sent: Any, trial: Trial, name: str, words: str) -> None:
     sent(name, trial)

@@ -39,6 +39,11 @@ def test_each_argument_has_its_field_and_config_adds_others() -> None:
 
 @pytest.mark.parametrize(("given", "words"), [
     ({"optimize": "max"}, "optimize must be \"maximize\" or \"minimize\", not \"max\""),
+    ({"space": "a.json"}, "space must be a mapping such as .*, not \"a.json\". A command may have it in a file"),
+    ({"space": [SPACE]}, "space must be a mapping"),
+    ({"space": {1: SPACE["x"]}}, "space: the name of a parameter must be text, not 1"),
+    ({"space": {"x": {"_type": "choice", "_value": {1, 2}}}}, "space: Object of type set is not JSON"),
+    ({"config": {"tuner": {"name": object}}}, "config: Object of type type is not JSON"),
     ({"platform": "local", "cluster": "gpus"}, "platform and cluster cannot be given together"),
     ({"config": {"max_trial_number": 3}}, "maxTrialNumber is given by the argument trials"),
     ({"config": {"trialCommand": "true"}}, "trialCommand is given by the argument function_or_command"),

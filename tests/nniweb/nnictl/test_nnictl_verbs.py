@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,9 @@ def test_the_program_has_the_command_and_platform_clean_says_why_it_does_nothing
     ("create -c config.yml -u some/where", "--url_prefix has no meaning here"),
     ("resume abc -e /old/folder", "import_nni FOLDER, with --continue to go on"),
     ("stop --port 8080", "--port: one port has all experiments"),
+    ("stop abc --all", "Give the id of an experiment or --all, not both"),
     ("experiment delete", "Give the id of the experiment, or --all"),
+    ("experiment delete abc --all", "Give the id of an experiment or --all, not both"),
     ("update trialnum abc --value many", "--value must be a whole number, not many"),
     ("update searchspace abc -f nowhere.json", "nowhere.json cannot be read: No such file or directory"),
     ("experiment import abc -f {broken}", "is not JSON"),
@@ -83,3 +86,16 @@ def test_what_cannot_be_done_is_said_before_a_server_is_asked(written: str, word
     err = io.StringIO()
     assert main(written.format(broken=tmp_path / "broken.json").split(), out=io.StringIO(), err=err) == 1
     assert words in err.getvalue()
+
+
+def test_a_damaged_package_is_refused_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NNIWEB_SERVER", raising=False)
+    package = tmp_path / "damaged.zip"
+    with zipfile.ZipFile(package, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("experiment/db/nni.sqlite", "words " * 1000)
+    content = bytearray(package.read_bytes())
+    content[54:70] = b"\xff" * 16  # after the header of the file
+    package.write_bytes(content)
+    err = io.StringIO()
+    assert main(["experiment", "load", "-p", str(package), "-c", str(tmp_path)], out=io.StringIO(), err=err) == 1
+    assert "damaged.zip cannot be read as a zip" in err.getvalue()
