@@ -32,7 +32,7 @@ from nniweb.experiments.models import (
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialSource
 from nniweb.experiments.nni_import.archived_trial import ArchivedMetric, ArchivedTrial
-from nniweb.experiments.nni_import.nni_archive import STDERR_FILES, STDOUT_FILES, Archive
+from nniweb.experiments.nni_import.nni_archive import STDERR_FILES, STDOUT_FILES, Archive, is_inside
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.metric_number import number_in
 from nniweb.experiments.results.other_metrics import OtherMetrics
@@ -268,7 +268,7 @@ def _metric(attempt: Attempt, n: int, metric: ArchivedMetric, revision: int) -> 
 def _output(trial: ArchivedTrial) -> Iterator[tuple[str, int, int, bytes]]:
     """Pieces of the trial's logs: stream, offset, bytes left out before, bytes."""
     for stream, names in (("stdout", STDOUT_FILES), ("stderr", STDERR_FILES)):
-        text = b"".join(_bytes(trial.folder / name) for name in names) if trial.folder is not None else b""
+        text = b"".join(_bytes(trial.folder, name) for name in names) if trial.folder is not None else b""
         tail_from = max(KEPT_OUTPUT, len(text) - KEPT_OUTPUT)
         skipped = tail_from - KEPT_OUTPUT
         for first, last in ((0, min(KEPT_OUTPUT, len(text))), (tail_from, len(text))):
@@ -277,9 +277,11 @@ def _output(trial: ArchivedTrial) -> Iterator[tuple[str, int, int, bytes]]:
                 yield stream, offset, skipped if offset == tail_from else 0, text[offset:end]
 
 
-def _bytes(file: Path) -> bytes:
+def _bytes(folder: Path, name: str) -> bytes:
+    """Of a log; b"" of what is none, as a link that leads out of the folder."""
+    file = folder / name
     try:
-        return file.read_bytes()
+        return file.read_bytes() if file.is_file() and is_inside(file, folder) else b""
     except OSError:
         return b""
 

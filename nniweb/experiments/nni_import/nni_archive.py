@@ -139,17 +139,25 @@ def _take_parameters(trial: ArchivedTrial, data: str | None) -> None:
 
 
 def _where_now(path: str, log_folder: Path, folder: Path) -> Path | None:
-    """The log folder of a trial, also where the experiment's folder was moved; None where it was on another machine."""
+    """The log folder of a trial, also where the experiment's folder was moved; None where it was on another machine.
+
+    Nothing outside of the experiment's folder is looked into: somebody else may have written the database.
+    """
     written = Path(path.removeprefix("file://localhost:").removeprefix("file:"))
     if written.is_relative_to(log_folder) and str(log_folder) not in ("", "."):
-        return folder / written.relative_to(log_folder)
-    return written if written.is_dir() else None
+        written = folder / written.relative_to(log_folder)
+    return written if written.is_dir() and is_inside(written, folder) else None
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether it lies in the folder when all links are followed."""
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _collected_logs(trial: str, folder: Path) -> Path | None:
     """Where NNI has collected the output of a trial that ran on another machine."""
     places = [folder / "trials" / trial, *sorted(folder.glob(f"environments/*/trials/{glob.escape(trial)}"))]
-    return next((place for place in places if place.is_dir()), None)
+    return next((place for place in places if place.is_dir() and is_inside(place, folder)), None)
 
 
 def _imported(data: str | None) -> Iterator[tuple[dict[str, Any], str]]:

@@ -329,6 +329,27 @@ def test_collected_output_of_other_machines_is_found(admin, tmp_path: Path, plac
     assert bytes(TrialOutput.objects.get().data) == b"from afar\n"
 
 
+@pytest.mark.parametrize(("trial", "log"), [
+    ("../../secret", "file://10.0.0.5:/{}"), ("aaaaa", "/old/place/kEpt1234/../../secret"), ("aaaaa", "file:{secret}"),
+    ("aaaaa", "/old/place/kEpt1234/linked"), ("aaaaa", "/old/place/kEpt1234/own")])
+def test_no_file_outside_of_the_experiments_folder_is_taken_for_a_log(admin, tmp_path: Path, trial: str,
+                                                                      log: str) -> None:
+    (tmp_path / "nni").mkdir()
+    secret = tmp_path / "nni" / "secret"
+    secret.mkdir()
+    (secret / "stdout").write_text("of somebody else\n")
+    made = Kept(tmp_path / "nni" / "kEpt1234", v3(tmp_path))
+    (made.folder / "trials").mkdir()
+    (made.folder / "own").mkdir()
+    (made.folder / "linked").symlink_to(secret)
+    (made.folder / "own" / "stdout").symlink_to(secret / "stdout")
+    made.event(0, trial, "SUCCEEDED", {"parameter_id": 0, "parameters": {"x": 1}}, 0,
+               log=log.replace("{secret}", str(secret)))
+    import_archive(read_archive(made.close()), admin)
+    assert Trial.objects.count() == 1
+    assert not TrialOutput.objects.exists()
+
+
 def test_numbers_given_twice_and_events_of_users_are_understood(admin, tmp_path: Path) -> None:
     made = Kept(tmp_path / "nni" / "odd", v3(tmp_path))
     made.trial("aaaaa", 0, 0.25, "SUCCEEDED")
