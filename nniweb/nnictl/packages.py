@@ -23,6 +23,7 @@ from nniweb.client.experiment import Experiment
 from nniweb.nniapi.profile_database import write_profile
 from nniweb.nnictl.session import Session
 from nniweb.storage.own_files import COMMAND
+from trainingservice.words.byte_size import byte_size
 
 #: Limits of a package that is loaded: files, and their bytes.
 MOST_FILES, MOST_BYTES = 200_000, 20 * 1024 ** 3
@@ -117,7 +118,7 @@ def _unpack(package: Path, target: Path) -> None:
             members = archive.infolist()
             if len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES:
                 raise ClientError(f"{package} has more than {MOST_FILES} files, or more than "
-                                  f"{MOST_BYTES // 1024 ** 3} GiB.")
+                                  f"{byte_size(MOST_BYTES)}.")
             for member in members:
                 name = PurePosixPath(member.filename)
                 if name.is_absolute() or ".." in name.parts:

@@ -17,6 +17,7 @@ from nniweb.client.records import number_in, value_of
 from nniweb.client.words import imported_line
 from nniweb.nnictl.session import Session
 from trainingservice.limited_json import json_fault
+from trainingservice.words.byte_size import byte_size
 
 _MOST_FILE = 300 * 1024 * 1024
 
@@ -25,7 +26,7 @@ def read_json(path: str) -> Any:
     """The content of a JSON file. Raises ClientError."""
     try:
         if Path(path).stat().st_size > _MOST_FILE:
-            raise ClientError(f"{path} is larger than {_MOST_FILE // 1024 ** 2} MiB.")
+            raise ClientError(f"{path} is larger than {byte_size(_MOST_FILE)}.")
         return json.loads(Path(path).read_bytes())
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None

@@ -73,6 +73,9 @@ RULES: dict[str, str] = {
         "stop_job ends all nodes, also those that were not started yet, and the job ends with the last of them.",
     "test_each_metric_is_heard_once_in_order_and_as_reported":
         "Listeners hear each metric once, in order, letter by letter as the trial reported it.",
+    "test_metrics_that_a_script_prints_are_heard_as_those_that_are_reported":
+        "The keeper reads the metrics of a script that does not import nni where JobApplicationForm.metrics says, and "
+        "puts parameters into its command. The platform hands both to the keeper with the job, and does nothing else.",
     "test_listeners_come_and_go_and_may_fail":
         "A listener that was removed hears nothing more, one that was added twice hears once, and one that raises "
         "harms neither the service nor the others.",

@@ -39,7 +39,8 @@ def test_what_is_said_of_an_experiment_and_a_trial_is_what_the_schema_says(
     fits(found["progress"], ProgressSerializer)
     for one in (trial, bare):
         document = api.get(f"/api/v1/trials/{one.public_id}/").json()
-        assert list(document) == [*TrialSerializer().fields, "advice", "notes"]
+        assert list(document) == [*TrialSerializer().fields, "advice", "notes", "place"]
         document.pop("advice")
         assert document.pop("notes") == ""
+        assert document.pop("place") is None
         fits(document, TrialSerializer)

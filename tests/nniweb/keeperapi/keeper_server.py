@@ -113,7 +113,8 @@ class NniwebKeeperServer:
             experiment.trial_options = form.options.canonical()
             experiment.trial_gpu_number = form.gpu_number
             experiment.multi_phase = form.multi_phase
-            experiment.config = {"environment": form.environment}
+            experiment.config = {"environment": form.environment,
+                                 **({} if form.metrics is None else {"metrics": dict(form.metrics)})}
             experiment.max_trial_duration = form.limits.max_trial_duration
             experiment.keep_files = list(form.keep_files)
             if code is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -199,7 +200,10 @@ class SubmittingCases(ConformanceFixtures):
         form = bench.form(f'echo ready > "{bench.witness}/ready"; while true; do sleep 0.1; done')
         service.submit_trial_job(form)
         bench.wait_for_file(bench.witness / "ready")
-        lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+        lines = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                lines.append(path.read_bytes())
         assert not [line for line in lines if form.keeper.token.encode() in line]
         service.cancel_trial_job(form.job_name)
         bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)

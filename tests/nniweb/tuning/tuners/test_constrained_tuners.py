@@ -11,7 +11,7 @@ import numpy as np
 import optuna
 import pytest
 
-from nniweb.tuning.algorithms import TUNERS, build_tuner
+from nniweb.tuning.algorithms import EXTERNAL, TUNERS, build_tuner
 from nniweb.tuning.search_space.space import NothingAllowed, Parameters
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from nniweb.tuning.tuner_base.learning_tuner import LearningTuner
@@ -38,7 +38,8 @@ SPACES: dict[str, tuple[dict[str, Any], list[str]]] = {
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "PBT": {"all_checkpoint_dir": "/checkpoints", "population_size": 10}, "NSGAII": {"population_size": 10},
     "DNGO": {"num_epochs_per_training": 30}, "GP": {"selection_num_warm_up": 300}}
-NAMES = [tuner.name for tuner in TUNERS if not tuner.takes_a_list]
+#: All that propose something, and search a space.
+NAMES = [tuner.name for tuner in TUNERS if not tuner.takes_a_list and tuner.name != EXTERNAL]
 #: Those that cost a tenth of a second and more for each proposal.
 SLOW = {"Auto", "GP", "Metis", "SMAC", "DNGO"}
 
