@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 from nniweb.client.errors import Conflict, FieldError, Refused
 from nniweb.client.optuna import run_study, study_of
-from nniweb.client.optuna_space import StudySpace
+from nniweb.client.optuna.study_space import StudySpace
 from nniweb.tuning.search_space.parser import parse_search_space
 
 SPACE: dict[str, Any] = {

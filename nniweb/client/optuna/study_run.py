@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from nniweb.client.errors import Conflict, Refused
 from nniweb.client.experiment import Experiment, Trial
-from nniweb.client.optuna_space import StudySpace
+from nniweb.client.optuna.study_space import StudySpace
 from nniweb.client.records import number_in
 
 #: Seconds between two questions for results.

@@ -15,8 +15,8 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from nniweb.client.experiment import Experiment
-from nniweb.client.optuna_run import directions_of
-from nniweb.client.optuna_space import StudySpace
+from nniweb.client.optuna.study_run import directions_of
+from nniweb.client.optuna.study_space import StudySpace
 from nniweb.client.records import number_in, value_of
 
 #: User attributes by which a trial of the study is known.

@@ -8,7 +8,7 @@ Needs ``optuna``, and ``lark`` for search spaces.
 
 from __future__ import annotations
 
-from nniweb.client.optuna_export import study_of
-from nniweb.client.optuna_run import run_study
+from nniweb.client.optuna.study_export import study_of
+from nniweb.client.optuna.study_run import run_study
 
 __all__ = ["run_study", "study_of"]
