@@ -16,7 +16,7 @@ from tests.end_to_end.running_server import ROOT, RunningServer
 
 PAGE = (ROOT / "docs" / "optuna-and-hydra.md").read_text()
 LEADS, WRITES = re.findall(r"^<!-- run -->\n```python\n(.*?optuna.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)[:2]
-[CONFIG] = re.findall(r"^```yaml\n(tuner: \{name: External.*?)```$", PAGE, re.MULTILINE | re.DOTALL)
+CONFIG = re.findall(r"^```yaml\n(tuner: \{name: External.*?)```$", PAGE, re.MULTILINE | re.DOTALL)[0]
 CONFIG += "trialCodeDirectory: .\ntrainingService: {platform: local}\n"
 #: A trial of a quadratic; every fifth one fails after its first intermediate result.
 TRIAL = """
