@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,6 +24,7 @@ from nniweb.client.connection import Client
 from nniweb.client.errors import CannotReach, ClientError
 from nniweb.client.experiment import Experiment
 from nniweb.client.following import MOST_OF_FRONT, UNREACHABLE, Follower, RestFollowed
+from nniweb.client.written_file import write_whole
 from trainingservice.limited_json import json_fault
 from trainingservice.words.shown_value import shown
 
@@ -45,9 +46,18 @@ def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None =
     """Do what the arguments (``launch ...``, ``experiments ...``) say. Returns the exit status; docs/client.md."""
     out, err = out or sys.stdout, err or sys.stderr
     options = make_parser(arguments[0]).parse_args(arguments[1:])
-    try:
+
+    def command() -> int:
         commands = _Commands(Client(options.server, token_file=options.token_file, ca_file=options.ca_file), out, err)
         return commands.launch(options) if arguments[0] == "launch" else commands.experiments(options)
+
+    return exit_status_of(command, err)
+
+
+def exit_status_of(command: Callable[[], int], err: TextIO) -> int:
+    """Carry it out. Its exit status, or that of the error that it raised and of Ctrl-C, which ``err`` is told."""
+    try:
+        return command()
     except CannotReach as error:
         err.write(f"{error}\n")
         return UNREACHABLE
@@ -79,20 +89,6 @@ def deletion_confirmed(experiment: Experiment, err: TextIO) -> bool:
     err.write(f"Remove {experiment.name} ({experiment.id}), its trials and their data? [y/N] ")
     err.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def write_export(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write them as one file, which appears whole or not at all. Raises ClientError."""
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with open(draft, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-        draft.replace(path)
-    except OSError as error:
-        raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 class _Commands:
@@ -236,7 +232,7 @@ class _Commands:
                 self._out.buffer.write(piece)
             self._out.flush()
             return
-        write_export(path, pieces)
+        write_whole(path, pieces)
         self._err.write(f"Written to {path}.\n")
 
     def _import(self, experiment: Experiment, options: argparse.Namespace) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from nniweb.client.errors import ClientError, FieldError, NotFound, WaitedTooLong
+from nniweb.client.errors import FieldError, NotFound, WaitedTooLong
 from nniweb.client.records import Records, metric_records, value_of
 from nniweb.client.transport import Transport
+from nniweb.client.written_file import write_whole
 from trainingservice.words.shown_value import shown
 
 #: Statuses in which nothing happens any more, unless somebody resumes it.
@@ -384,14 +385,5 @@ class Trial:
                  query: Mapping[str, str] = {}) -> Path:
         path = Path(target)
         path = path / Path(name).name if path.is_dir() else path
-        draft = path.with_name(f".{path.name}.draft")
-        try:
-            with open(draft, "wb") as file:
-                for piece in self._client.stream(address, **query):
-                    file.write(piece)
-            draft.replace(path)
-        except OSError as error:
-            raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(path, self._client.stream(address, **query))
         return path

@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nniweb.client.commands import write_export
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
 from nniweb.client.records import number_in, value_of
 from nniweb.client.words import imported_line
+from nniweb.client.written_file import write_whole
 from nniweb.nnictl.session import Session
 from trainingservice.limited_json import json_fault
 from trainingservice.words.byte_size import byte_size
@@ -86,7 +86,7 @@ def export(session: Session, options: argparse.Namespace) -> None:
     experiment = session.experiment(options.id)
     pieces = experiment.export("csv", intermediate=options.intermediate) if options.type == "csv" \
         else iter([json.dumps(_records(session, experiment, options.intermediate)).encode()])
-    write_export(Path(options.path), pieces)
+    write_whole(Path(options.path), pieces)
     session.say(f"Written to {options.path}.")
 
 
