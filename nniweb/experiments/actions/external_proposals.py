@@ -6,18 +6,17 @@ Each proposal becomes a trial as one of a built-in tuner does: it is an ``ask`` 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Count, Max
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.actions.freezing import why_it_waits
-from nniweb.experiments.actions.intents import at_limit, limit_reached, must_satisfy_constraints
+from nniweb.experiments.actions.intents import at_limit, limit_reached
 from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reason_columns import said
@@ -36,8 +35,10 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.replicates.new_trials import with_proposals
 from nniweb.experiments.results.replicates import is_raced, replicates_of_each
 from nniweb.experiments.sql.new_rows import insert
+from nniweb.tuning.constraints.constraint import first_broken, read_constraints
 from nniweb.tuning.search_space.parser import parse_search_space
 from trainingservice.reasons import Reason
+from trainingservice.trial_job_status import TrialJobStatus
 
 #: Most proposals of one request, and most that wait for a slot at a time.
 MOST_AT_ONCE, MOST_WAITING = 1000, 10_000
@@ -185,17 +186,15 @@ def _new(experiment: Experiment, proposals: Sequence[Proposed], known: dict[str 
 
 def _must_be_possible(experiment: Experiment, proposals: Sequence[Proposed], new: Sequence[int]) -> None:
     """Raises Refused with all parameters that are not points of the search space, or that a constraint forbids."""
-    space = parse_search_space(experiment.search_space)
+    space, constraints = parse_search_space(experiment.search_space), read_constraints(experiment.constraints)
     wrong: list[tuple[str, str]] = []
     for place in new:
         parameters, field = proposals[place].parameters, f"proposals[{place}].parameters"
         problems = space.problems_with(parameters)
         wrong += [(f"{field}.{problem.path}" if problem.path else field, problem.message) for problem in problems]
-        if not problems:
-            try:
-                must_satisfy_constraints(experiment, parameters, field)
-            except Refused as error:
-                wrong += error.errors
+        broken = None if problems else first_broken(constraints, parameters)
+        if broken is not None:
+            wrong.append((field, Reason("constraint_broken", constraint=broken.text, by="person")))
     if wrong:
         raise Refused.for_fields(wrong)
 
@@ -237,6 +236,7 @@ def _complete(experiment: Experiment, actor: User | None) -> None:
 
 def counts_of(experiment: Experiment) -> dict[str, int]:
     """Proposals in all, and how many of its trials wait and run."""
-    unfinished = Counter(Trial.objects.unfinished().filter(experiment=experiment).values_list("status", flat=True))
-    waiting = unfinished.pop("WAITING", 0)
-    return {"proposed": experiment.next_ask, "waiting": waiting, "running": sum(unfinished.values())}
+    counts = dict(Trial.objects.unfinished().filter(experiment=experiment).order_by().values_list("status").annotate(
+        count=Count("pk")))
+    waiting = counts.pop(TrialJobStatus.WAITING.value, 0)
+    return {"proposed": experiment.next_ask, "waiting": waiting, "running": sum(counts.values())}

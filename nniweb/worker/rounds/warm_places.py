@@ -100,7 +100,10 @@ def with_guests(work: ClusterWork, details: Sequence[TrialJobDetail]) -> tuple[l
         return list(details), []
     by_name = {detail.id: detail for detail in details}
     found, ended = list(details), []
-    for place in Place.objects.filter(job_name__in=by_name, closed_at__isnull=True).select_related("attempt"):
+    # by the cluster, not by the jobs: there are few places, and mostly none, and there may be very many jobs
+    for place in Place.objects.filter(cluster=work.cluster_pk, closed_at__isnull=True).select_related("attempt"):
+        if place.job_name not in by_name:
+            continue
         detail, guest = by_name[place.job_name], place.attempt
         is_over = detail.status.is_end or detail.suspended or detail.interrupted
         if is_over:
