@@ -40,7 +40,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
                                        f"`{COMMAND} token NAME`.")
         self._note_use(token, timezone.now())
         token.user.scope = Scope(token.scope)
-        known_as(token.user, f"token {token}")
+        known_as(token.user, f"token {token}", token)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

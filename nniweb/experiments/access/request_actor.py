@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 
 from nniweb.annotation.reading_slots import slots
-from nniweb.experiments.models import User
+from nniweb.experiments.models import ApiToken, User
 from trainingservice.secrets_in_use import own_secrets
 
 
@@ -27,6 +27,8 @@ class Asking:
     request: HttpRequest | None = None
     #: Where it is not the request's own: the person of a token.
     user: User | None = None
+    #: The API token that speaks for the person, where one does.
+    token: ApiToken | None = None
 
     @property
     def person(self) -> User | None:
@@ -51,10 +53,16 @@ def _person() -> int | None:
 slots.person = _person
 
 
-def known_as(user: User, via: str) -> None:
+def asking_token() -> ApiToken | None:
+    """The API token by which the present request was made; None for pages, commands and the worker."""
+    now = _asking.get()
+    return now.token if now is not None else None
+
+
+def known_as(user: User, via: str, token: ApiToken | None = None) -> None:
     """Say how the person of the present request became known, where it was not by their session."""
     if (now := _asking.get()) is not None:
-        now.user, now.via = user, via
+        now.user, now.via, now.token = user, via, token
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from django.db.models import Count, Max
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.actions.freezing import why_it_waits
 from nniweb.experiments.actions.intents import at_limit, limit_reached
 from nniweb.experiments.actions.locked_experiment import locked
@@ -200,11 +201,11 @@ def _must_be_possible(experiment: Experiment, proposals: Sequence[Proposed], new
 
 
 def _made(experiment: Experiment, proposals: Sequence[Proposed], revision: int, actor: User | None) -> list[Trial]:
-    now = timezone.now()
+    now, token = timezone.now(), asking_token()
     first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
     trials = insert(with_proposals(experiment, [
         Trial(experiment=experiment, sequence_id=first_sequence + place, ask_number=first_ask + place, created_at=now,
-              revision=revision, feasible=False if experiment.outcome_constraints else None,
+              revision=revision, token=token, feasible=False if experiment.outcome_constraints else None,
               **said(why_it_waits(experiment)))
         for place in range(len(proposals))], raced=experiment.has_replicates and is_raced(experiment)))
     insert(TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=proposal.parameters)

@@ -16,6 +16,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.actions.freezing import hold_trials, must_be_able_to_freeze, release_trials, why_it_waits
 from nniweb.experiments.actions.locked_experiment import locked
@@ -225,7 +226,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
             raise Refused(at_limit(reason, "submit"))
         trial = Trial(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
-            source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of,
+            source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of, token=asking_token(),
             feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
         if rerun_of is not None and is_same:
             trial.proposal, trial.replicate, trial.seed = rerun_of.proposal, rerun_of.replicate, rerun_of.seed
@@ -391,7 +392,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     again = Trial.objects.bulk_create(
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
               source=TrialSource.RERUN, rerun_of=trial, proposal_id=trial.proposal_id, replicate=trial.replicate,
-              seed=trial.seed, continues_id=trial.continues_id,
+              seed=trial.seed, continues_id=trial.continues_id, token=asking_token(),
               feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
         for index, trial in enumerate(trials))
     TrialParameters.objects.bulk_create(

@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import VisibleTo, default_visibility
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection
@@ -282,6 +283,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, checked: Checke
     now = timezone.now()
     experiment = Experiment.objects.create(
         **_fields_of(parsed, cluster, checked.options, code, archive), owner=owner, group=checked.visible_to.group,
+        token=asking_token(),
         launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
     store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
     tuner = _with_folder(experiment.tuner, parsed, cluster, checked, experiment.public_id)

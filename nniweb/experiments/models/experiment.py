@@ -63,6 +63,9 @@ class Experiment(models.Model):
     description = models.TextField(blank=True)
     owner = models.ForeignKey("experiments.User", models.SET_NULL, null=True, related_name="experiments")
     group = models.ForeignKey(Group, models.SET_NULL, null=True, blank=True, related_name="+")
+    #: The API token by which it was launched; None where a person did, or the token is gone.
+    token = models.ForeignKey("experiments.ApiToken", models.SET_NULL, null=True, editable=False,
+                              related_name="experiments")
     #: Its home: the worker of this cluster asks the tuner, makes the trials and places them.
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="experiments")
     #: Whether its trials may run on further clusters: those of its ``ExperimentCluster`` rows.

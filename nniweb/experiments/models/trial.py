@@ -80,6 +80,9 @@ class Trial(models.Model):
     status = models.CharField(max_length=13, choices=TRIAL_STATUSES, default=TrialJobStatus.WAITING.value)
     target = models.CharField(max_length=13, choices=TrialTarget.choices, default=TrialTarget.RUN)
     source = models.CharField(max_length=10, choices=TrialSource.choices, default=TrialSource.TUNER)
+    #: The API token by which it was asked for; None where a person or the tuner did: then its experiment's counts.
+    token = models.ForeignKey("experiments.ApiToken", models.SET_NULL, null=True, editable=False, related_name="trials",
+                              db_index=False)
     rerun_of = models.ForeignKey("self", models.SET_NULL, null=True, related_name="reruns")
     #: The tuner's number of this parameter set; None for those it was not asked for.
     ask_number = models.PositiveIntegerField(null=True)
@@ -148,6 +151,7 @@ class Trial(models.Model):
             models.Index(fields=["experiment", "failure", "sequence_id"], name="trials_by_failure",
                          condition=Q(failure__isnull=False)),
             models.Index(fields=["proposal"], name="trials_of_proposals", condition=Q(proposal__isnull=False)),
+            models.Index(fields=["token"], name="trials_by_token", condition=Q(token__isnull=False)),
             models.Index(fields=["continues"], name="trials_continuing", condition=Q(continues__isnull=False)),
             # what retention has not looked at yet, the oldest first
             *(models.Index(fields=["experiment", "ended_at"], name=f"trials_with_{kind}",
