@@ -11,7 +11,7 @@ Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str
 from __future__ import annotations
 
 import signal as signals
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,6 +212,12 @@ def _quota(whose: Mapping[str, str], unit: str, most: int, asked: int = 0) -> st
         return f"Waits for {_whose(**whose)}: at most {count_of(most, 'trial')} at a time. {_TURNS}"
     return (f"Waits for {_whose(**whose)}: at most {count_of(most)} at a time. Each trial asks for {count_of(asked)}. "
             f"{_TURNS}")
+
+
+def _leash_cluster(token: str, cluster: str, allowed: Sequence[str]) -> str:
+    asked = f"the cluster {shown(cluster)}" if cluster else "a cluster that the launch would make"
+    known = f"the clusters {', '.join(allowed)}" if allowed else "clusters that are set up already"
+    return f"The token {shown(token)} has a leash: it may use {known}, not {asked}."
 
 
 def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
@@ -633,6 +639,20 @@ CODES: dict[str, Kind] = {
     "quota": Kind(
         "A quota of the owner or the group, or the limit of the cluster, is used up. unit: trials or gpus. whose: kind "
         "(person, each_person, group, cluster) and name.", _quota),
+    "leash_trials": Kind(
+        "As many trials of a token are under way as its leash allows. token: its name; most: trials at a time.",
+        lambda token, most: (f"Waits for the leash of the token {shown(token)}: at most {count_of(most, 'trial')} at a "
+                             f"time. {_TURNS}")),
+    "leash_cluster": Kind(
+        "The leash of a token does not allow the cluster. cluster: its name, empty where the launch would make it; "
+        "allowed: names of those that it allows, empty for all that there are.", _leash_cluster),
+    "leash_forbids": Kind(
+        "No token with a leash may do this. wish: what.",
+        lambda token, wish: (f"The token {shown(token)} has a leash, with which it cannot {wish}. Ask its owner to do "
+                             "it.")),
+    "token_ended": Kind(
+        "A token was ended, and what it ran with it. by: the user name of who ended it, empty where that is not known.",
+        lambda token, by="": f"The token {shown(token)} was ended{f' by {by}' if by else ''}."),
     "quota_too_small": Kind(
         "One trial asks for more GPUs than a quota or the cluster's limit ever allows.", _quota_too_small),
     "experiment_quota": Kind(

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.access import leashes
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters.metadata import defaults_of
 from nniweb.experiments.config.cluster_list import ClustersDocument, read_entries
@@ -165,6 +166,7 @@ def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> N
     settings = _settings_of(experiment, entry)
     cluster = cluster_named(settings, owner)
     assert cluster is not None
+    leashes.must_reach(cluster, "name")
     platform = load_platform(cluster.platform)
     options = entry.trial_options or platform.options_model()
     check_that_workers_know(cluster.platform)

@@ -3,6 +3,7 @@
 from typing import Any, NoReturn
 
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
 
@@ -43,6 +44,8 @@ class AuditEntry(models.Model):
     who_id = models.BigIntegerField(null=True, editable=False)
     #: How they were known: "page", "token laptop", "command ...".
     via = models.CharField(max_length=150, blank=True, editable=False)
+    #: Primary key of the API token by which it was asked for: names of tokens may repeat. None where there was none.
+    token_id = models.BigIntegerField(null=True, editable=False)
     address = models.CharField(max_length=45, blank=True, editable=False)
     action = models.CharField(max_length=40, editable=False)
     #: What it was done to: kind, id and the name it had then.
@@ -57,7 +60,9 @@ class AuditEntry(models.Model):
     class Meta:
         base_manager_name = "objects"
         indexes = [models.Index(fields=["action", "at"]), models.Index(fields=["who", "at"]),
-                   models.Index(fields=["target", "at"])]
+                   models.Index(fields=["target", "at"]),
+                   models.Index(fields=["token_id", "at"], name="audit_by_token",
+                                condition=Q(token_id__isnull=False))]
         verbose_name_plural = "audit log"
 
     def __str__(self) -> str:

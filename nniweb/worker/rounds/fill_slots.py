@@ -7,7 +7,6 @@ transaction, after which the attempt is handed over (``submissions``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from django.db.models import Max
 
@@ -20,9 +19,10 @@ from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import TrialQuerySet, TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.quotas.leash_limits import FirstToStart, first_to_start, why_full, within_leashes
 from nniweb.experiments.quotas.starting_trials import Room
 from nniweb.experiments.replicates.new_trials import make_replicates, replicates_to_start, with_proposals
 from nniweb.experiments.results.replicates import is_raced, replicates_of_each
@@ -96,11 +96,17 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         room = Room(0, Reason("gives_way", priority=waits))
     if room.reason and (count := work.precedence.made_room.get(experiment.pk)):
         room = Room(room.count, Reason("preempting", count=count, said=str(room.reason), **because_of(room.reason)))
-    started = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment))) if found.waiting else 0
+    waiting = _waiting(experiment)
+    following = first_to_start(waiting.order_by("sequence_id"), experiment, min(
+        room.count, _most_at_once(experiment))) if found.waiting and room.count > 0 else FirstToStart([], [])
+    started = _start_waiting(work, experiment, following.trials)
+    for token in following.full:
+        _say_what_they_wait_for(work, experiment, waiting.filter(token=token), why_full(token))
     more = room.count - started
     if room.reason:
         # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
-        more += not (found.waiting and _say_what_they_wait_for(work, experiment, room.reason))
+        more += not (found.waiting and _say_what_they_wait_for(
+            work, experiment, waiting.exclude(token__in=following.full), room.reason))
     more -= max(0, found.not_taught - TOLD_AT_ONCE)  # what is asked next shall follow from these results, too
     if experiment.has_replicates and experiment.status in _REPEATING and more > 0:
         more -= _start_replicates(work, experiment, more)
@@ -113,32 +119,30 @@ def _most_at_once(experiment: Experiment) -> int:
     return MOST_AT_ONCE * max(1, sum(row.takes_trials for row in rows_by_cluster(experiment).values()))
 
 
-def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: str) -> bool:
-    """Have the trials that wait say so. Whether there are any."""
-    messages = set(_waiting(experiment).values_list("message", flat=True).distinct())
+def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, waiting: TrialQuerySet, reason: str) -> bool:
+    """Have these trials of the experiment, which wait, say so. Whether there are any."""
+    messages = set(waiting.values_list("message", flat=True).distinct())
     if messages - {reason}:
         with work.lease.transaction():
-            pks = list(_waiting(experiment).exclude(message=reason).values_list("pk", flat=True))
+            pks = list(waiting.exclude(message=reason).values_list("pk", flat=True))
             Trial.objects.filter(pk__in=pks).update(
                 revision=next_revision(experiment.pk, needs_round=False), **said(reason))
     return bool(messages)
 
 
-def _waiting(experiment: Experiment) -> Any:
+def _waiting(experiment: Experiment) -> TrialQuerySet:
     return Trial.objects.unfinished().without_attempt().filter(experiment=experiment, target=TrialTarget.RUN)
 
 
-def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
-    """Trials people queued come first, in their order; and those that waited for room."""
-    if most <= 0:
-        return 0
-    trials = list(_waiting(experiment).order_by("sequence_id")[:most])
+def _start_waiting(work: ClusterWork, experiment: Experiment, trials: list[Trial]) -> int:
+    """Trials people queued come first, in their order; and those that waited for room. How many start."""
     if trials:
         with work.lease.transaction():
             revision = next_revision(experiment.pk, needs_round=False)
             _read_again(experiment)
             if experiment.status not in STARTING or experiment.target != ExperimentTarget.RUN:
                 return 0  # it was paused meanwhile, and its running trials may be frozen
+            trials = within_leashes(trials, experiment)
             starting = starts(work, experiment, room_now(experiment, len(trials)), trials)
             trials = trials[:starting.count]
             Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
