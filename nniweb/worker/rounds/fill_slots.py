@@ -6,11 +6,12 @@ transaction, after which the attempt is handed over (``submissions``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import Exists, Max, OuterRef
 
+from nniweb.experiments.budgets.starting import RoundBudgets, candidate_of, how_many_in_budget, why_not_in_budget
 from nniweb.experiments.checkpoints.continued_trials import trials_of_proposals
 from nniweb.experiments.earlier.start_from import note_agreements
 from nniweb.experiments.launch.job_forms import first_parameters
@@ -49,6 +50,8 @@ logger = ExperimentLogger(__name__)
 
 #: Further replicates start in these: also where the tuner has no further parameters.
 _REPEATING = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL)
+#: Waiting trials that are looked at beyond those that could start, where there are budgets.
+LOOKED_AT = 100
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50
 
@@ -87,6 +90,7 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         return
     if work.shares is None:
         work.shares = FairShares.of_round(experiment.cluster, staying_away(work))
+    work.budgets = work.budgets or RoundBudgets(work.now())
     room = room_on_clusters(work, experiment, work.shares.room(experiment, free))
     if found.preempted:  # they go on before anything new is started
         _note_started(work, experiment, thaw_preempted(work, experiment, min(room.count, found.preempted)))
@@ -96,11 +100,14 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         room = Room(0, Reason("gives_way", priority=waits))
     if room.reason and (count := work.precedence.made_room.get(experiment.pk)):
         room = Room(room.count, Reason("preempting", count=count, said=str(room.reason), **because_of(room.reason)))
-    started = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment))) if found.waiting else 0
-    more = room.count - started
-    if room.reason:
+    started, told = 0, set()
+    if found.waiting:
+        started, told = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment)))
+    new = work.budgets.room(experiment, room.count)
+    more = min(room.count - started, new.count)
+    if reason := new.reason or room.reason:
         # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
-        more += not (found.waiting and _say_what_they_wait_for(work, experiment, room.reason))
+        more += not (found.waiting and _say_what_they_wait_for(work, experiment, reason, besides=told) or told)
     more -= max(0, found.not_taught - TOLD_AT_ONCE)  # what is asked next shall follow from these results, too
     if experiment.has_replicates and experiment.status in _REPEATING and more > 0:
         more -= _start_replicates(work, experiment, more)
@@ -113,12 +120,15 @@ def _most_at_once(experiment: Experiment) -> int:
     return MOST_AT_ONCE * max(1, sum(row.takes_trials for row in rows_by_cluster(experiment).values()))
 
 
-def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: str) -> bool:
-    """Have the trials that wait say so. Whether there are any."""
-    messages = set(_waiting(experiment).values_list("message", flat=True).distinct())
+def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: str, *, besides: Collection[int] = ()
+                            ) -> bool:
+    """Have the trials that wait say so, but for those (primary keys) that wait for something else. Whether there are
+    any."""
+    waiting = _waiting(experiment).exclude(pk__in=besides) if besides else _waiting(experiment)
+    messages = set(waiting.values_list("message", flat=True).distinct())
     if messages - {reason}:
         with work.lease.transaction():
-            pks = list(_waiting(experiment).exclude(message=reason).values_list("pk", flat=True))
+            pks = list(waiting.exclude(message=reason).values_list("pk", flat=True))
             Trial.objects.filter(pk__in=pks).update(
                 revision=next_revision(experiment.pk, needs_round=False), **said(reason))
     return bool(messages)
@@ -128,28 +138,56 @@ def _waiting(experiment: Experiment) -> Any:
     return Trial.objects.unfinished().without_attempt().filter(experiment=experiment, target=TrialTarget.RUN)
 
 
-def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
-    """Trials people queued come first, in their order; and those that waited for room."""
+def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> tuple[int, set[int]]:
+    """Trials people queued come first, in their order; and those that waited for room. How many start, and which ones
+    (primary keys) wait for a budget and say so.
+    """
     if most <= 0:
-        return 0
-    trials = list(_waiting(experiment).order_by("sequence_id")[:most])
-    if trials:
-        with work.lease.transaction():
-            revision = next_revision(experiment.pk, needs_round=False)
-            _read_again(experiment)
-            if experiment.status not in STARTING or experiment.target != ExperimentTarget.RUN:
-                return 0  # it was paused meanwhile, and its running trials may be frozen
-            starting = starts(work, experiment, room_now(experiment, len(trials)), trials)
-            trials = trials[:starting.count]
-            Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
-            attempts = _make_attempts(work, trials, _next_numbers(trials), starting)
-        _note_started(work, experiment, len(trials))
-    if trials:
-        logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
-        for trial in trials:
-            trial.message, trial.experiment = "", experiment
-        attempts.hand_over(work, first_parameters([trial.pk for trial in trials]))
-    return len(trials)
+        return 0, set()
+    trials, told = _within_budgets(work, experiment, most)
+    if not trials:
+        return 0, told
+    with work.lease.transaction():
+        revision = next_revision(experiment.pk, needs_round=False)
+        _read_again(experiment)
+        if experiment.status not in STARTING or experiment.target != ExperimentTarget.RUN:
+            return 0, told  # it was paused meanwhile, and its running trials may be frozen
+        room, numbers = room_now(experiment, len(trials)), _next_numbers(trials)
+        why_not = why_not_in_budget(experiment, [candidate_of(trial, trial.pk in numbers) for trial in trials],
+                                    work.now())
+        trials = [trial for trial, why in zip(trials, why_not, strict=True) if why is None]
+        starting = starts(work, experiment, Room(min(room.count, len(trials)), room.reason), trials)
+        trials = trials[:starting.count]
+        Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
+        attempts = _make_attempts(work, trials, numbers, starting)
+    _note_started(work, experiment, len(trials))
+    logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
+    for trial in trials:
+        trial.message, trial.experiment = "", experiment
+    attempts.hand_over(work, first_parameters([trial.pk for trial in trials]))
+    return len(trials), told
+
+
+def _within_budgets(work: ClusterWork, experiment: Experiment, most: int) -> tuple[list[Trial], set[int]]:
+    """At most so many of the waiting trials that budgets let start, as far as can be seen without holding them. The
+    others of the first few say what they wait for; their primary keys.
+    """
+    if work.budgets is None or not work.budgets.any_budget:
+        return list(_waiting(experiment).order_by("sequence_id")[:most]), set()
+    # those that have begun before are no trials more: where none may begin, they can go on
+    trials = list(_waiting(experiment).annotate(has_begun=Exists(Attempt.objects.filter(trial=OuterRef("pk"))))
+                  .order_by("-has_begun", "sequence_id")[:most + LOOKED_AT])
+    why_not = why_not_in_budget(experiment, [candidate_of(trial, trial.has_begun) for trial in trials], work.now(),
+                                locks=False)
+    told: set[int] = set()
+    for reason in {why for why in why_not if why is not None}:
+        its = {trial.pk: trial.message for trial, why in zip(trials, why_not, strict=True) if why == reason}
+        told |= its.keys()
+        if silent := [pk for pk, message in its.items() if message != reason]:
+            with work.lease.transaction():
+                Trial.objects.filter(pk__in=silent, target=TrialTarget.RUN, status=TrialJobStatus.WAITING.value).update(
+                    revision=next_revision(experiment.pk, needs_round=False), **said(reason))
+    return [trial for trial, why in zip(trials, why_not, strict=True) if why is None][:most], told
 
 
 def _note_started(work: ClusterWork, experiment: Experiment, number: int) -> None:
@@ -206,8 +244,9 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, proposal
                 work.tuners.forget(experiment.pk)
         broken = [first_broken(read_constraints(experiment.constraints), value) for value in parameters]
         allowed = broken.count(None)
-        may_start = starts(work, experiment, _room_beside_replicates(experiment, allowed) if experiment.has_replicates
-                           else room_now(experiment, allowed))
+        room = _room_beside_replicates(experiment, allowed) if experiment.has_replicates \
+            else room_now(experiment, allowed)
+        may_start = starts(work, experiment, _in_budget(work, experiment, room))
         starting = _places_that_start(broken, may_start.count)
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
         continues = _continued(experiment, proposals, len(parameters))
@@ -288,7 +327,7 @@ def _start_replicates(work: ClusterWork, experiment: Experiment, most: int) -> i
             most = min(most, experiment.max_trial_number - experiment.next_sequence_id)
         if most <= 0:
             return 0
-        may_start = starts(work, experiment, room_now(experiment, most))
+        may_start = starts(work, experiment, _in_budget(work, experiment, room_now(experiment, most)))
         trials, parameters = make_replicates(experiment, most, may_start.count, may_start.reason, work.now(), revision)
         attempts = _make_attempts(work, trials[:may_start.count], {}, may_start)
     _note_started(work, experiment, min(may_start.count, len(trials)))
@@ -307,9 +346,15 @@ def _room_beside_replicates(experiment: Experiment, wanted: int) -> Room:
     return room if room.count < min(wanted, free) else Room(room.count, Reason("free_slot"))
 
 
+def _in_budget(work: ClusterWork, experiment: Experiment, room: Room) -> Room:
+    """``room`` for new trials, as far as budgets have any."""
+    count, why_not = how_many_in_budget(experiment, room.count, work.now())
+    return room if count == room.count else Room(count, why_not)
+
+
 #: What a change of the experiment, or the trials made since, may have given another value.
 _MAY_HAVE_CHANGED = ("status", "target", "max_trial_number", "next_sequence_id", "next_ask", "max_trial_duration",
-                     "trial_concurrency", "owner", "group")
+                     "trial_concurrency", "owner", "group", "token")
 
 
 def _read_again(experiment: Experiment) -> None:
