@@ -225,6 +225,37 @@ def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
             "start. Lower trialGpuNumber in a new experiment, or ask an administrator to raise the limit.")
 
 
+def _whose_budget(kind: str, name: str) -> str:
+    return {"person": f"the budget of {name}", "each_person": "the budget that each person has",
+            "group": f"the budget of the group {name}", "token": f"the budget of the token {name}",
+            "experiment": f"the budget of the experiment {name}"}[kind]
+
+
+_UNITS = {"gpu_hours": "GPU-hours", "cpu_hours": "CPU-hours", "trials": "trials", "wall_hours": "hours of trials",
+          "money": "of money"}
+
+
+def _of_budget(unit: str, most: float, period: str) -> str:
+    amount = count_of(int(most), "trial") if unit == "trials" else f"{most:g} {_UNITS[unit]}"
+    return f"{amount} {'a month' if period == 'month' else 'in total'}"
+
+
+def _budget(whose: Mapping[str, str], unit: str, most: float, left: float, period: str, again: str) -> str:
+    return (f"Waits for {_whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
+            f"{left:g} {'is' if unit == 'money' else 'are'} left. "
+            + (f"It begins anew on {again} (UTC). " if again else "") + _WHO_RAISES[whose["kind"] == "experiment"])
+
+
+_WHO_RAISES = ("An administrator can raise it.", "Whoever may change the experiment can raise its own budget, an "
+               "administrator any.")
+
+
+def _no_budget(whose: Mapping[str, str], unit: str, period: str) -> str:
+    return _with_capital(f"{_whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
+                         f"{' in any month' if period == 'month' else ''}, so no trial could ever start. Ask an "
+                         "administrator to raise it.")
+
+
 def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> str:
     allowed = "1 experiment" if most == 1 else f"{most} experiments"
     return _with_capital(f"{_whose(**whose)} allows {allowed} at a time, and {unfinished} "
@@ -653,6 +684,14 @@ CODES: dict[str, Kind] = {
     "token_ended": Kind(
         "A token was ended, and what it ran with it. by: the user name of who ended it, empty where that is not known.",
         lambda token, by="": f"The token {shown(token)} was ended{f' by {by}' if by else ''}."),
+    "budget": Kind(
+        "A budget is used up, so no trial starts; what runs goes on. unit: gpu_hours, cpu_hours, trials, wall_hours or "
+        "money. most: the limit, left: what is left of it. period: month or total. again: the day on which the next "
+        "month begins, \"\" of a total. whose: kind (person, each_person, group, token, experiment) and name.",
+        _budget),
+    "no_budget": Kind(
+        "A budget of the owner, the group or the token allows nothing, so that no trial could start. Arguments as with "
+        "budget.", _no_budget),
     "quota_too_small": Kind(
         "One trial asks for more GPUs than a quota or the cluster's limit ever allows.", _quota_too_small),
     "experiment_quota": Kind(

@@ -82,7 +82,7 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
         rows[home.pk] = ExperimentCluster(
             experiment=experiment, cluster=home, position=0, is_listed=False, used_at=timezone.now(),
             trial_options=experiment.trial_options, trial_gpu_number=experiment.trial_gpu_number,
-            gpus_of_a_trial=experiment.gpus_of_a_trial)
+            gpus_of_a_trial=experiment.gpus_of_a_trial, cpus_of_a_trial=experiment.cpus_of_a_trial)
     for row in rows.values():
         row.is_listed = False
     for position, entry in enumerate(listed):
@@ -99,6 +99,7 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
             row.trial_options, row.trial_gpu_number = experiment.trial_options or {}, experiment.trial_gpu_number
         options = load_platform(cluster.platform).options_model.model_validate(row.trial_options)
         row.gpus_of_a_trial = options.gpus_of_a_trial(row.trial_gpu_number)
+        row.cpus_of_a_trial = options.cpus_of_a_trial()
         if before != (row.up_to, row.weight, row.cost, row.is_drained, row.trial_options, row.trial_gpu_number):
             row.refusal, row.failures = None, []
     for row in rows.values():

@@ -13,6 +13,7 @@ from django.utils import timezone
 from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import VisibleTo, default_visibility
+from nniweb.experiments.budgets.budget_settings import store_own_budget
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
@@ -269,6 +270,7 @@ def take_config(experiment: Experiment, parsed: ParsedConfig, owner: User, *, wi
         Experiment.objects.filter(pk=experiment.pk).update(
             **{name: value for name, value in fields.items() if name not in without})
         store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
+        store_own_budget(experiment, parsed.settings.budget)
         next_revision(experiment.pk)
 
 
@@ -290,6 +292,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, checked: Checke
         token=asking_token(),
         launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
     store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
+    store_own_budget(experiment, parsed.settings.budget)
     tuner = _with_folder(experiment.tuner, parsed, cluster, checked, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
@@ -324,6 +327,7 @@ def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, co
         "retention": dict(settings.retention), "trial_options": without_secrets(options),
         "trial_gpu_number": settings.trial_gpu_number,
         "gpus_of_a_trial": options.gpus_of_a_trial(settings.trial_gpu_number),
+        "cpus_of_a_trial": options.cpus_of_a_trial(),
         "several_clusters": has_several(settings),
         "code_folder": _folder_of_trials(settings, code), "code": archive,
         "code_git": code.source.document() if isinstance(code, GitCode) else None,

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0059_tokens_of_experiments")]
+    dependencies = [("experiments", "0060_budgets")]
 
     operations = [
         migrations.AddField("apitoken", "roles", models.JSONField(default=list, editable=False)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, F, Q
 from django.db.models.functions import Coalesce
@@ -55,9 +56,10 @@ class FirstToStart:
     full: list[ApiToken]
 
 
-def first_to_start(waiting: TrialQuerySet, experiment: Experiment, most: int) -> FirstToStart:
-    """The first ``most`` of the experiment's waiting trials, in order, that leashes let start as it is now: those of a
-    token whose leash is used up keep nobody else waiting.
+def first_to_start(waiting: TrialQuerySet, experiment: Experiment, most: int, order: Callable[[Trial], Any]
+                   ) -> FirstToStart:
+    """The first ``most`` of the experiment's waiting trials, in their order, that leashes let start as it is now: those
+    of a token whose leash is used up keep nobody else waiting. ``order``: of two trials, as the query has it.
     """
     trials = list(waiting[:most])
     if not limited_tokens(trials, experiment):
@@ -69,7 +71,7 @@ def first_to_start(waiting: TrialQuerySet, experiment: Experiment, most: int) ->
     found = list(waiting.exclude(token__in=list(room))[:most])
     for token in tokens:
         found += waiting.filter(token=token)[:min(most, room[token.pk])]
-    found.sort(key=lambda trial: trial.sequence_id)
+    found.sort(key=order)
     return FirstToStart(found[:most], [token for token in tokens if number[token.pk] > room[token.pk]])
 
 

@@ -11,7 +11,7 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.actions import intents
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, User
 from nniweb.experiments.models.account import Role, Scope
-from nniweb.experiments.models.audit import AppendOnly
+from nniweb.experiments.sql.append_only import AppendOnly
 from trainingservice.platforms import register, unregister
 
 
