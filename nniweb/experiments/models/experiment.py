@@ -115,6 +115,8 @@ class Experiment(models.Model):
     trial_gpu_number = models.PositiveIntegerField(null=True)
     #: GPUs that one trial asks for, over all its pods: what counts towards quotas.
     gpus_of_a_trial = models.PositiveIntegerField(default=0)
+    #: Likewise CPUs: what counts towards budgets.
+    cpus_of_a_trial = models.FloatField(default=1.0)
     #: The user's folder on this server, where there is one.
     code_folder = models.TextField(blank=True)
     code = models.ForeignKey(CodeArchive, models.PROTECT, null=True)
