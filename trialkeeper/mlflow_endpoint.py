@@ -7,6 +7,7 @@ come one after the other on one connection.
 import hmac
 import json
 import os
+import pkgutil
 import re
 import selectors
 import socket
@@ -14,6 +15,7 @@ import struct
 from collections import OrderedDict
 from typing import Any, Dict, Optional, Set, Tuple
 
+from trialkeeper import mlflow_stores
 from trialkeeper.mlflow_calls import MlflowCalls
 from trialkeeper.trial_environment import MLFLOW_URI
 
@@ -54,8 +56,19 @@ class MlflowEndpoint:
 
     def variables(self) -> Dict[str, str]:
         """By which MLflow's clients find it."""
-        return {MLFLOW_URI: "http://127.0.0.1:%d" % self._listener.getsockname()[1], TOKEN_VARIABLE: self._token,
+        uri = "http://127.0.0.1:%d" % self._listener.getsockname()[1]
+        return {MLFLOW_URI: uri, mlflow_stores.OWN_URI: uri, TOKEN_VARIABLE: self._token,
                 **dict.fromkeys(_OTHER_CREDENTIALS, "")}
+
+    def folder_for_trials(self, attempt_folder: str) -> Optional[str]:
+        """For PYTHONPATH: by which scripts find it that name another place on this machine. None where none can be
+        made; these scripts then log where they say.
+        """
+        module = pkgutil.get_data(__package__, "mlflow_stores.py")  # also in the zipapp
+        try:
+            return mlflow_stores.make_folder(attempt_folder, (module or b"").decode())
+        except OSError:
+            return None
 
     def serve(self) -> None:
         """Answer calls. Does not return."""

@@ -1,6 +1,7 @@
 """The MLflow tracking server that a keeper gives its trial, and what becomes of what is logged to it."""
 
 import contextlib
+import importlib.metadata
 import json
 import math
 import socket
@@ -14,7 +15,7 @@ import requests
 
 from tests.fakes.real_mlflow import VERSIONS, mlflow_python
 from tests.trialkeeper.keeper_run import wait_until
-from trialkeeper import mlflow_calls
+from trialkeeper import mlflow_calls, mlflow_stores
 from trialkeeper.mlflow_calls import CALLS_FILE, MlflowCalls, MlflowMetrics
 from trialkeeper.mlflow_endpoint import (
     MOST_BODY,
@@ -275,6 +276,48 @@ def test_nothing_that_was_answered_is_lost_or_doubled_when_the_keeper_is_killed(
     reported = [json.loads(value) for value in server.values()]
     assert reported == list(range(len(reported)))
     assert len(reported) - 1 in (answered, answered + 1)
+
+
+@pytest.mark.parametrize(("uri", "is_here"), [
+    ("./mlruns", True), ("/data/mlruns", True), ("file:///data/mlruns", True), ("sqlite:///mlflow.db", True),
+    ("http://localhost:5000", True), ("http://127.0.0.1:8080/", True), ("https://[::1]:5000", True),
+    ("http://mlflow.example.org", False), ("https://10.0.0.7:5000", False), ("http://localhost.example.org", False)])
+def test_a_store_on_the_trials_machine_is_told_from_a_server_elsewhere(uri, is_here):
+    assert mlflow_stores.is_on_this_machine(uri) is is_here
+
+
+def test_mlflow_finds_a_plugin_for_such_stores_where_the_trial_looks_for_packages(endpoint, tmp_path):
+    folder = endpoint.folder_for_trials(str(tmp_path))
+    [found] = importlib.metadata.distributions(path=[folder])
+    points = {(point.group, point.name): point.value for point in found.entry_points}
+    assert points["mlflow.tracking_store", "sqlite"] == "nniweb_mlflow_stores:tracking_store"
+    assert points["mlflow.model_registry_store", "http"] == "nniweb_mlflow_stores:model_registry_store"
+    assert (Path(folder) / "nniweb_mlflow_stores.py").read_text() == Path(mlflow_stores.__file__).read_text()
+
+
+NAMES_A_STORE = """
+import mlflow, os
+for uri in ("sqlite:///mlflow.db", "./mlruns", "file:" + os.path.abspath("mlruns"), "http://localhost:1"):
+    os.environ["MLFLOW_TRACKING_URI"] = uri
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_experiment("mine")
+    with mlflow.start_run():
+        mlflow.log_metric("acc", 0.5)
+        mlflow.log_text("weights", "weights.txt")
+assert not os.path.exists("mlruns") and not os.path.exists("mlflow.db"), os.listdir(".")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_script_that_names_a_store_on_its_machine_logs_to_its_trial(version, keeper, server):
+    keeper.python = str(mlflow_python(version))
+    command = keeper.python_command(NAMES_A_STORE)
+    keeper.python = sys.executable
+    assert keeper.run(command, seconds=300, metrics={"mlflow": True, "result": "acc"}) == 0, server.output("stderr")
+    assert [json.loads(value) for value in server.values()] == [0.5] * 5
+    assert len(list((keeper.folder / "nni" / "mlflow").glob("*/artifacts/weights.txt"))) == 4
 
 
 SCRIPT = """
