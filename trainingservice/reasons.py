@@ -36,7 +36,8 @@ OF_PLATFORMS = {
     "platform_waits": "The job cannot continue for another reason that the platform gives.",
     "platform_requeued": "The platform ended the job and has queued it again.",
     "platform_state_unknown": "The platform reports a state that does not tell whether the job runs. cause: the state.",
-    "out_of_memory": "The trial was killed because it exceeded its memory limit or its machine ran out of memory.",
+    "out_of_memory": "The trial ran out of memory: of its GPU, of its machine, or of a limit on what it may use. "
+                     "memory: gpu or main; line: of its output that says so; gpu_total: bytes of memory of its GPU.",
     "evicted": "The platform evicted the trial from its machine (lack of memory or disk space, a drain, a shutdown).",
     "preempted": "The platform ended the trial to make room for another job.",
     "submission_lost": "It is not known whether the submission reached the platform. The server looks for the job and "
@@ -699,6 +700,12 @@ CODES: dict[str, Kind] = {
     "gpu_missing": Kind(
         "gpuIndices names GPUs that the machine does not have. missing, has: their indices.", _gpu_missing),
     "too_few_gpus": Kind("A trial asks for more GPUs than the machine has.", _too_few_gpus),
+    "gpus_too_small": Kind(
+        "A trial ran out of the memory of a GPU that it had for itself, and the machine has too few larger ones. "
+        "memory: bytes of that GPU; has: how many larger ones there are.",
+        lambda machine, asked, has, memory: (
+            f"The trial ran out of memory on a GPU with {byte_size(memory)} that it had for itself. It needs "
+            f"{count_of(asked)} with more, and machine {machine} has {count_of(has)} with more.")),
     "too_few_gpus_named": Kind("A trial asks for more GPUs than gpuIndices allows.", _too_few_gpus_named),
     "no_machine_fits": Kind(
         "No machine can ever run the trial. machines: the reason of each. asked: GPUs.", _no_machine_fits),
@@ -720,8 +727,8 @@ CODES: dict[str, Kind] = {
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
-    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None:
-                  f"{said} {ended}".rstrip())
+    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None, memory="", line="",
+                  gpu_total=None: f"{said} {ended}".rstrip())
        for code, meaning in OF_PLATFORMS.items()},
     **{code: Kind(meaning, lambda said: said) for code, meaning in OF_CLUSTERS.items()},
     "service_defect": Kind(

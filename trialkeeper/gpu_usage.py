@@ -88,7 +88,7 @@ class GpuWatch:
         while not self._closed.is_set():
             try:
                 self._last = [{"index": gpu["index"], "utilization": gpu["utilization"],
-                               "memory_bytes": gpu["memory_used"]}
+                               "memory_bytes": gpu["memory_used"], "memory_total": gpu["memory_total"]}
                               for gpu in read_gpus(count_processes=False) if gpu["index"] in self._indices]
             except NoGpuReading:
                 self._last = []

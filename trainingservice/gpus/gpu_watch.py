@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,12 @@ IDLE_INTERVAL = 60.0
 MAX_AGE = 2 * BUSY_INTERVAL
 
 
+def reading_of(gpu: Mapping[str, Any]) -> GpuReading:
+    """One GPU as the agent reads it, see ``trialkeeper.gpu_usage.read_gpus``."""
+    total = gpu.get("memory_total")
+    return GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0), None if total is None else int(total))
+
+
 @dataclass(frozen=True)
 class GpuLook:
     """What one look showed. ``error`` is "" or a sentence; ``ours`` are the GPUs this installation's trials held."""
@@ -33,7 +39,7 @@ class GpuLook:
 
     def readings(self) -> list[GpuReading]:
         """In the form ``choose_gpus`` wants."""
-        return [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in self.gpus]
+        return [reading_of(gpu) for gpu in self.gpus]
 
 
 class GpuWatch:

@@ -108,7 +108,8 @@ def told_by_keeper(entry: Mapping[str, Any], target: str, wanted_because: str = 
     elif reason == contract.FROZEN or (target in RESTS or was_frozen) and reason in (contract.STOPPED, contract.LOST):
         return replace(frozen(target, wanted_because, contract.FROZEN), exit_code=exit_code, duration=entry["duration"])
     else:
-        status, message = classify_exit(reason, exit_code, entry["signal"], entry["message"], last_words)
+        status, message = classify_exit(reason, exit_code, entry["signal"], entry["message"], last_words,
+                                        entry.get("out_of_memory"))
     return TrialEnd(status, message, reason, exit_code, entry["duration"])
 
 

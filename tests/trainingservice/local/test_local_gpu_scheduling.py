@@ -10,7 +10,7 @@ from trainingservice.errors import PermanentError
 from trainingservice.gpus import gpu_watch
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.testing.bench import new_id
-from trainingservice.trial_job import ResumedJob
+from trainingservice.trial_job import GpuDemand, ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING, FAILED, USER_CANCELED = (TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
@@ -236,3 +236,22 @@ def test_nvidia_smi_is_hardly_asked_while_no_trial_needs_gpus(bench, nvidia_smi,
         bench.wait_for_end(service, form)
         service.list_machines()
     assert nvidia_smi.looks() == asked
+
+
+def test_a_trial_that_ran_out_of_memory_before_shares_its_gpu_with_nobody(bench, nvidia_smi, service, gpu_job):
+    alone = replace(gpu_job(1, max_trial_number_per_gpu=2, gpu_indices=(0,)), gpu_demand=GpuDemand(alone=True))
+    first, later = (gpu_job(1, max_trial_number_per_gpu=2, gpu_indices=(0,)) for _ in range(2))
+    service.submit_trial_job(first)
+    assert runs(bench, service, first) == "0"
+    service.submit_trial_job(alone)
+    waits(bench, service, alone, f"GPU 0 is held by {first.job_name}")
+    let_end(first)
+    assert runs(bench, service, alone) == "0"
+    service.submit_trial_job(later)
+    waits(bench, service, later, f"GPU 0 is held by {alone.job_name}")
+
+
+def test_a_trial_that_needs_a_larger_gpu_than_there_is_fails_and_says_so(bench, nvidia_smi, service, gpu_job):
+    form = replace(gpu_job(1), gpu_demand=GpuDemand(alone=True, memory_above=16384 << 20))
+    service.submit_trial_job(form)
+    assert "on a GPU with 16.0 GB that it had for itself" in bench.wait_for_status(service, form, FAILED).message
