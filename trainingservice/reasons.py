@@ -252,10 +252,27 @@ def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str
         if one["jobs"]:
             more = " and others" if one["more"] else ""
             parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}")
+        elif one.get("fault"):
+            parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}")
         else:
             parts.append(f"GPU {one['gpu']} is used by {one['processes']} process(es) of others (useActiveGpu allows "
                          "sharing it)")
     return "; ".join(parts)
+
+
+_GPU_FAULTS = {"lost": "does not answer (it may have failed or fallen off the bus; the machine needs a reboot)",
+               "needs_reset": "has to be reset, after an error in its memory"}
+
+
+def _gpus_faulty(machine: str, gpus: list[Mapping[str, Any]]) -> str:
+    parts = []
+    for one in gpus:
+        errors = count_of(one["errors"], "uncorrected error") if one["errors"] else ""
+        if one["fault"]:
+            parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}{f' ({errors})' if errors else ''}")
+        else:
+            parts.append(f"the memory of GPU {one['gpu']} has had {errors} since the driver was loaded")
+    return f"On machine {machine} {'; '.join(parts)}."
 
 
 def _machines_busy(asked: int, machines: list[Mapping[str, Any]]) -> str:
@@ -696,6 +713,9 @@ CODES: dict[str, Kind] = {
         "named: the environment; given_by: the option that names it; user: the user of the trials, empty for the "
         "server's own.",
         _no_python),
+    "gpus_faulty": Kind(
+        "GPUs of the machine do not work, or their memory has had errors. gpus: of each gpu (its number), fault (lost, "
+        "needs_reset, or \"\": it works) and errors. Those with a fault get no trials.", _gpus_faulty),
     "no_nvidia_smi": Kind("The machine has no nvidia-smi, so its GPUs are not known.", _no_nvidia_smi),
     "gpu_missing": Kind(
         "gpuIndices names GPUs that the machine does not have. missing, has: their indices.", _gpu_missing),

@@ -175,6 +175,11 @@ EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST = "exited", "stopped", "time_limi
 FROZEN = "frozen"
 END_REASONS = (EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST, FROZEN)
 
+#: What keeps a GPU from working: the driver cannot open it (it has fallen off the bus, for example), or it has to be
+#: reset (after an error in its memory).
+GPU_LOST, GPU_NEEDS_RESET = "lost", "needs_reset"
+GPU_FAULTS = (GPU_LOST, GPU_NEEDS_RESET)
+
 #: Which memory ran out, and who said so: the trial's output, or the kernel, which had killed a process.
 GPU_MEMORY, MAIN_MEMORY = "gpu", "main"
 BY_TEXT, BY_KERNEL = "text", "kernel"
@@ -405,7 +410,7 @@ class JobDocument(TypedDict, total=False):
     inherit_environment: Optional[List[str]]
     #: Directories put in front of the trial's PATH.
     path: List[str]
-    #: None = leave CUDA_VISIBLE_DEVICES alone, [] = hide all GPUs ("-1"), else these.
+    #: None = leave CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES alone, [] = hide all GPUs ("-1"), else these.
     gpu_indices: Optional[List[int]]
     code: Optional[CodeDocument]
     limits: LimitsDocument

@@ -40,12 +40,13 @@ class GpuRequest:
 @dataclass(frozen=True)
 class GpuReading:
     """What was seen of one GPU. ``processes``: how many compute processes ran on it, anybody's. ``memory_total``:
-    bytes, None where the driver does not tell.
+    bytes, None where the driver does not tell. ``fault``: why it does not work, one of contract.GPU_FAULTS.
     """
 
     index: int
     processes: int = 0
     memory_total: int | None = None
+    fault: str = ""
 
 
 class HeldGpus(tuple[int, ...]):
@@ -102,7 +103,8 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
             return Impossible(Reason("too_few_gpus", machine=machine, asked=request.gpu_number, has=len(seen)))
         return Impossible(Reason("too_few_gpus_named", machine=machine, asked=request.gpu_number, allowed=len(allowed)))
     if request.demand.memory_above:
-        large = [index for index in allowed if (seen[index].memory_total or 0) > request.demand.memory_above]
+        large = [index for index in allowed
+                 if seen[index].fault or (seen[index].memory_total or 0) > request.demand.memory_above]
         if len(large) < request.gpu_number:
             return Impossible(Reason("gpus_too_small", machine=machine, asked=request.gpu_number, has=len(large),
                                      memory=request.demand.memory_above))
@@ -113,7 +115,9 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     for index in allowed:
         holders = sorted(job for job, indices in booked.items() if index in indices)
         ours = bool(holders) or index in recently_ours
-        if len(holders) >= most or any(is_alone(booked[job]) for job in holders):
+        if seen[index].fault:  # it may come back: nobody is refused for it
+            held.append({"gpu": index, "jobs": [], "fault": seen[index].fault})
+        elif len(holders) >= most or any(is_alone(booked[job]) for job in holders):
             held.append({"gpu": index, "jobs": holders[:MOST_NAMED], "more": len(holders) > MOST_NAMED})
         elif seen[index].processes and not ours and not request.use_active_gpu:
             held.append({"gpu": index, "jobs": [], "processes": seen[index].processes})

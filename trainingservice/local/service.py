@@ -124,7 +124,7 @@ class LocalTrainingService(PollingTrainingService):
         look = self._gpus.latest
         alive = self._agent.pid is not None
         return [MachineDetail(name=self._host, identity=self._identity, gpus=() if look is None else look.gpus,
-                              message="" if look is None or not self._has_nvidia_smi else look.error,
+                              message="" if look is None or not self._has_nvidia_smi else look.message(self._host),
                               agent_state="running" if alive else "not running", way_home="direct",
                               load=self._agent.load)]
 

@@ -156,7 +156,9 @@ class RemoteTrainingService(PollingTrainingService):
             problem = machine.problem()
             details.append(MachineDetail(
                 name=machine.name, identity=machine.identity, gpus=() if look is None else look.gpus,
-                healthy=not problem, message=machine.message(), agent_state=machine.agent_state,
+                message=machine.message() or ("" if look is None or not machine.is_connected
+                                              else look.message(machine.name)),
+                healthy=not problem, agent_state=machine.agent_state,
                 way_home=machine.way_home(), load=machine.load))
         return details
 
