@@ -37,6 +37,8 @@ class InProcessRest:
     the middleware. For its event loop.
     """
 
+    shell = ""
+
     def __init__(self, application: ASGI3Application, scope: Scope) -> None:
         self._application = application
         self._scope = scope

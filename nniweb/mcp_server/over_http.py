@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -14,6 +15,8 @@ from nniweb.client.code_upload import FormBody
 from nniweb.client.connection import LAUNCH_TIMEOUT, Client
 from nniweb.client.errors import CannotReach
 from nniweb.mcp_server.rest import Changed
+from nniweb.middleware.require_tls import is_loopback
+from trainingservice.local.shell import shell_document
 
 #: Seconds between two looks of one who waits: there is no bell over HTTP.
 LOOK_SECONDS = 1.0
@@ -23,6 +26,7 @@ class OverHttpRest:
     """``client`` is used by one thread at a time; waits hold it only while they look."""
 
     def __init__(self, client: Client) -> None:
+        self.shell = shell_document() if is_loopback(urlsplit(client.server).hostname or "") else ""
         self._client = client
         self._turn = anyio.Lock()
 

@@ -17,6 +17,10 @@ class Rest(Protocol):
     no tool can do, and requests are counted and written down as those of REST.
     """
 
+    #: The shell of the program that the agent started on the server's machine, as a launch takes it: local trials use
+    #: its Python. "" elsewhere.
+    shell: str
+
     async def ask(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None,
                   form: Callable[[], FormBody] | None = None, headers: Mapping[str, str] | None = None) -> Any:
         """The document at a path below ``/api/v1/``, None where there is none.

@@ -108,10 +108,17 @@ def make_server(rest_of: RestOf) -> Server[Any]:
 def tool_document(tool: Tool) -> types.Tool:
     """What clients are told of a tool."""
     return types.Tool(
-        name=tool.name, description=tool.description, input_schema=tool.arguments.model_json_schema(),
-        output_schema=tool.answer.model_json_schema(mode="serialization"), annotations=types.ToolAnnotations(
+        name=tool.name, description=tool.description, input_schema=_short(tool.arguments.model_json_schema()),
+        output_schema=_short(tool.answer.model_json_schema(mode="serialization")), annotations=types.ToolAnnotations(
             read_only_hint=not tool.changes, destructive_hint=tool.is_destructive,
             idempotent_hint=tool.is_idempotent or not tool.changes, open_world_hint=False))
+
+
+def _short(schema: Any) -> Any:
+    """Without titles, which repeat the names."""
+    if isinstance(schema, dict):
+        return {name: _short(inner) for name, inner in schema.items() if name != "title" or not isinstance(inner, str)}
+    return [_short(inner) for inner in schema] if isinstance(schema, list) else schema
 
 
 async def called(tool: Tool, arguments: dict[str, Any], rest: Rest) -> types.CallToolResult:

@@ -35,7 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: list[str]) -> int:
-    """Serve until stdin ends. Returns the exit status: 1 where it cannot begin."""
+    """Serve until stdin ends. Returns the exit status: 1 where it cannot begin, 130 after Ctrl-C."""
     options = make_parser().parse_args(arguments)
     try:
         client = Client(options.server or os.environ.get("NNIWEB_SERVER") or _own_address(),
@@ -71,5 +71,8 @@ def serve(client: Client) -> int:
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
-    anyio.run(served)
+    try:
+        anyio.run(served)
+    except KeyboardInterrupt:  # of whoever tries it in a terminal
+        return 130
     return 0

@@ -33,6 +33,7 @@ class Result(Answer):
     key: Annotated[str | None, Field(description="Of the proposal.")]
     source: str
     parameters: Any
+    variant: Annotated[str | None, Field(description="SHA-256 of the trial's changes to the code.")] = None
     status: str
     value: Annotated[float | None, Field(description="null: it gave none.")]
     values: list[float] | None

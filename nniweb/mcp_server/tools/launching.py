@@ -68,14 +68,15 @@ async def launch(rest: Rest, given: LaunchArguments) -> LaunchAnswer:
     path = "experiments/check/" if given.dry_run else "experiments/"
     headers = {} if given.key is None or given.dry_run else {"Idempotency-Key": given.key}
     places = given.model_dump(exclude={"config", "files", "key", "dry_run"}, exclude_none=True)
-    if given.files is not None:
+    if given.files is not None or rest.shell:
         text = given.config if isinstance(given.config, str) else json.dumps(given.config)
-        if "\x00" in text:
-            raise Refused(400, [FieldError("config", "contains U+0000, which is not allowed in text.")])
-        code = _archive(given.files)
-        fields = {"config": text, **places}
-        document = await rest.ask("POST", path, headers=headers,
-                                  form=lambda: FormBody(fields, io.BytesIO(code), None))
+        fields = {"config": text, **places, **({"shell": rest.shell} if rest.shell else {})}
+        for name, value in fields.items():
+            if "\x00" in value:
+                raise Refused(400, [FieldError(name, "contains U+0000, which is not allowed in text.")])
+        code = None if given.files is None else _archive(given.files)
+        document = await rest.ask("POST", path, headers=headers, form=lambda: FormBody(
+            fields, None if code is None else io.BytesIO(code), None))
     else:
         document = await rest.ask("POST", path, body={"config": given.config, **places}, headers=headers)
     return _of_check(document) if given.dry_run else _of_launch(document)

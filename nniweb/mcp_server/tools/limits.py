@@ -29,6 +29,18 @@ class Usage(Answer):
     gpu_hours: float
 
 
+class BudgetLine(Answer):
+    """A budget, in hours, trials and money."""
+
+    of: Annotated[str, Field(description="Whose budget it is, such as: token agent.")]
+    period: str
+    begins_anew: str | None
+    limits: dict[str, float]
+    used: Annotated[dict[str, float], Field(description="By what has ended and what runs.")]
+    left: dict[str, float]
+    used_up: Annotated[list[str], Field(description="Limits of which nothing is left: no trial starts.")]
+
+
 class Budget(Answer):
     user: Annotated[str, Field(description="Whose token this is.")]
     role: str
@@ -38,8 +50,8 @@ class Budget(Answer):
     usage: Annotated[list[Usage], Field(description="What runs and waits now, as far as you may see.")]
     quotas: Annotated[list[dict[str, Any]] | None, Field(description=(
         "Quotas of this server; null: only administrators see them. Trials that a quota holds back say so."))]
-    budgets: Annotated[list[dict[str, Any]] | None, Field(description=(
-        "Budgets that apply to you: limit, used, left; null: this server has none."))]
+    budgets: Annotated[list[BudgetLine] | None, Field(description=(
+        "Budgets that you may see; null: this server knows none."))]
     token: Annotated[dict[str, Any] | None, Field(description=(
         "What this token is held to besides its scope; null: nothing."))]
 
@@ -50,9 +62,21 @@ async def budget(rest: Rest, _given: BudgetArguments) -> Budget:
     usage = (await rest.ask("GET", "usage/", query={"page_size": MOST}))["results"]
     quotas = (await rest.ask("GET", "quotas/", query={"page_size": MOST}))["results"] if account["is_admin"] else None
     try:
-        budgets = (await rest.ask("GET", "budgets/", query={"page_size": MOST}))["results"]
+        found = (await rest.ask("GET", "budgets/", query={"page_size": MOST}))["results"]
+        budgets = [line_of(document) for document in found]
     except NotFound:
         budgets = None
     return Budget.model_validate({
         **account, "user": account["username"], "usage": usage, "quotas": quotas, "budgets": budgets,
         "token": account.get("leash")})
+
+
+def line_of(document: dict[str, Any]) -> BudgetLine:
+    """A budget of REST in few words."""
+    of = next((f"{kind} {document[name]}" for kind, name in (
+        ("user", "user"), ("group", "group"), ("token", "token_name"), ("experiment", "experiment"))
+        if document[name] is not None), "each person")
+    units = document["left"].keys()
+    return BudgetLine.model_validate({
+        **document, "of": of, "limits": {unit: document[unit] for unit in units},
+        "used": {unit: document["used"][unit] + document["running"][unit] for unit in units}})

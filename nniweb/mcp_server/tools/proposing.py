@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nniweb.mcp_server.rest import Rest, path_part
 from nniweb.mcp_server.tools.tool import Answer, Arguments, DryRun, ExperimentId
 
 #: Proposals of one call.
 MOST = 100
+#: Characters of a patch or a changed file; REST allows less where the config says so.
+MOST_CHARACTERS = 512 * 1024
 #: Ended trials whose durations the forecast is made of.
 _MOST_LOOKED_AT = 50
+
+
+class Variant(Arguments):
+    """Changes to the experiment's code for one trial. The config must permit them (codeVariants)."""
+
+    patch: Annotated[str | None, Field(max_length=MOST_CHARACTERS, description=(
+        "A unified diff against the code of the launch, as git diff writes it."))] = None
+    files: Annotated[dict[str, Annotated[str, Field(max_length=MOST_CHARACTERS)] | None] | None, Field(
+        max_length=200, description="Instead of a patch: path to the whole new text; null removes the file.")] = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Variant:
+        if (self.patch is None) == (self.files is None):
+            raise ValueError("Give either patch or files.")
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """As REST takes it."""
+        return {"patch": self.patch} if self.patch is not None else {"files": self.files}
 
 
 class Proposal(Arguments):
@@ -20,6 +41,12 @@ class Proposal(Arguments):
     key: Annotated[str | None, Field(min_length=1, max_length=200, description=(
         "A name of your choice, unique in the experiment. Sent again under its key, a proposal finds its trial, and "
         "nothing runs twice."))] = None
+    variant: Variant | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As REST takes it."""
+        return {"parameters": self.parameters, **({} if self.key is None else {"key": self.key}),
+                **({} if self.variant is None else {"variant": self.variant.document()})}
 
 
 class ProposeArguments(Arguments):
@@ -36,6 +63,8 @@ class Taken(Answer):
     trial: Annotated[str | None, Field(description="Id; null where a dry run would make a new one.")]
     number: int
     status: str
+    variant: Annotated[str | None, Field(description=(
+        "SHA-256 of the changes to the code; the same changes have the same. null: the code as it is."))]
 
 
 class Forecast(Answer):
@@ -65,12 +94,12 @@ async def propose(rest: Rest, given: ProposeArguments) -> ProposeAnswer:
     dry_run (the default) they are checked, and the answer tells what they would cost.
     """
     path = f"experiments/{path_part(given.experiment)}/"
-    body = {"proposals": [proposal.model_dump(exclude_none=True) for proposal in given.proposals],
+    body = {"proposals": [proposal.document() for proposal in given.proposals],
             "complete": given.complete}
     document = await rest.ask("POST", f"{path}proposals/", body=body,
                               query={"dry_run": True} if given.dry_run else None)
     taken = [Taken(key=row["key"], is_new=row["is_new"], number=row["trial"]["sequence_id"],
-                   status=row["trial"]["status"],
+                   status=row["trial"]["status"], variant=(row["trial"].get("variant") or {}).get("sha256"),
                    trial=None if given.dry_run and row["is_new"] else row["trial"]["id"]) for row in document["trials"]]
     forecast = await forecast_of(rest, path, len({row.number for row in taken if row.is_new}))
     return ProposeAnswer.model_validate({

@@ -43,6 +43,7 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "machine": lambda trial: trial["machine"],
     "cluster": lambda trial: trial["cluster"],
     "tags": lambda trial: trial["tags"],
+    "variant": lambda trial: (trial.get("variant") or {}).get("sha256"),
     "continues": lambda trial: (trial["continues"] or {}).get("sequence_id"),
     "parameters": lambda trial: trial["parameters"],
 }
@@ -136,6 +137,7 @@ class ComparedTrial(Answer):
     number: int
     status: str
     value: float | None
+    variant: Annotated[str | None, Field(description="SHA-256 of its changes to the code.")]
     metrics: dict[str, float | None]
     duration: float | None
     why: Sentence
@@ -160,5 +162,6 @@ async def compare(rest: Rest, given: CompareArguments) -> Comparison:
     return Comparison(
         trials=[ComparedTrial.model_validate({
             **trial, "number": trial["sequence_id"], "value": trial["final_number"], "why": trial["message"],
+            "variant": COLUMNS["variant"](trial),
             "metrics": {name: number["final"] for name, number in trial["metrics"].items()}}) for trial in found],
         differing={name: each for name, each in values.items() if name not in same}, same=same)

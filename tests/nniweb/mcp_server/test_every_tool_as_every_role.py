@@ -1,8 +1,12 @@
 """No tool can do what the same token cannot do over REST: every tool as everybody, beside the same over REST."""
 
 import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import pytest
+from django.db import connection
 from django.test import Client as Http
 from mcp.client.client import Client
 
@@ -77,7 +81,16 @@ def put_back(before: list[Any]) -> None:
         Experiment.objects.update(**{name: row[name] for name in ("status", "target", "next_ask")}, ended_at=None)
 
 
-def test_every_tool_is_answered_as_the_same_token_is_over_rest(world: World, switched_on: None) -> None:
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[..., Any]]:
+    """Calls a function in a thread: Django's database cannot be used where an event loop runs."""
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda function, *arguments: pool.submit(function, *arguments).result()
+        pool.submit(lambda: connection.close()).result()  # that of this thread
+
+
+def test_every_tool_is_answered_as_the_same_token_is_over_rest(world: World, switched_on: None,
+                                                               elsewhere: Callable[..., Any]) -> None:
     Experiment.objects.update(tuner={"name": "External"}, trial_concurrency=4)
     wanted = rows(world)
     assert {row.tool for row in wanted} == BY_NAME.keys()
@@ -92,14 +105,14 @@ def test_every_tool_is_answered_as_the_same_token_is_over_rest(world: World, swi
 
         async def walk(client: Client, role: str = role, token: str = token) -> None:
             for row in wanted:
-                before = state_in_thread()
+                before = elsewhere(state)
                 result = await client.call_tool(row.tool, row.arguments)
-                after = state_in_thread()
+                after = elsewhere(state)
                 if result.is_error or row.arguments.get("dry_run", True):
                     assert after == before, (role, row, said(result))
-                put_back_in_thread(start)
-                answered = rest_in_thread(token, row)
-                put_back_in_thread(start)
+                elsewhere(put_back, start)
+                answered = elsewhere(over_rest, token, row)
+                elsewhere(put_back, start)
                 found = status_of(result)
                 assert found == (200 if answered in (200, 201) else answered), (role, row, said(result))
                 classes.add(found)
@@ -108,31 +121,3 @@ def test_every_tool_is_answered_as_the_same_token_is_over_rest(world: World, swi
     assert {200, 400, 403, 404} <= classes
     assert post(None, request("tools/call", {"name": "budget"})).status_code == over_rest("", Row(
         "budget", {}, "GET", "account/")) == 401
-
-
-def state_in_thread() -> list[Any]:
-    return in_thread(state)
-
-
-def put_back_in_thread(before: list[Any]) -> None:
-    in_thread(put_back, before)
-
-
-def rest_in_thread(token: str, row: Row) -> int:
-    return int(in_thread(over_rest, token, row))
-
-
-def in_thread(function: Any, *arguments: Any) -> Any:
-    """Django's database cannot be used where an event loop runs."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from django.db import connection
-
-    def done() -> Any:
-        try:
-            return function(*arguments)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(done).result()
