@@ -134,6 +134,7 @@ urlpatterns = [
     path("account/", account.AccountView.as_view()),
     path("tokens/", tokens.TokensView.as_view()),
     path("tokens/<int:token_id>/", tokens.TokenView.as_view()),
+    path("tokens/<int:token_id>/end/", tokens.TokenEndView.as_view()),
     path("users/", users.UsersView.as_view()),
     path("users/<int:user_id>/", users.UserView.as_view()),
     path("users/<int:user_id>/actions/sign-in-link/", users.UserSignInLinkView.as_view()),

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.actions.freezing import hold_trials, must_be_able_to_freeze, release_trials, why_it_waits
@@ -97,16 +97,18 @@ def _say_why_they_wait(experiment: Experiment, before: str, revision: int) -> No
         revision=revision, **said(why_it_waits(experiment)))
 
 
-def stop(experiment: Experiment, actor: User | None = None) -> None:
-    """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
+def stop(experiment: Experiment, actor: User | None = None, because: str = "") -> None:
+    """End the experiment and all its trials. Stopping twice, or what has ended, is harmless. ``because``: a Reason that
+    the experiment says, where a person has not just stopped it.
+    """
     with transaction.atomic():
         experiment, _ = locked(experiment)
         now = timezone.now()
         if experiment.is_finished and not Trial.objects.filter(experiment=experiment).unfinished().exists():
             return
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.STOP)
-        move_experiment(experiment, ExperimentStatus.STOPPING, now, actor=actor)
-        audit.record("experiment.stop", experiment, actor)
+        move_experiment(experiment, ExperimentStatus.STOPPING, now, message=because, actor=actor)
+        audit.record("experiment.stop", experiment, actor, **({"because": str(because)} if because else {}))
     # the trials' targets are written by the worker, in chunks: there may be very many
 
 
@@ -137,6 +139,7 @@ def set_archived(experiment: Experiment, archived: bool, actor: User | None = No
 
 def share(experiment: Experiment, group: Group | None, actor: User | None = None) -> None:
     """Let a group see and steer the experiment; None: its owner alone (and administrators)."""
+    leashes.must_not("share an experiment", "group")
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if experiment.group != group:
@@ -149,6 +152,7 @@ def share(experiment: Experiment, group: Group | None, actor: User | None = None
 
 def hand_over(experiment: Experiment, owner: User, actor: User | None = None) -> None:
     """Make it somebody else's. Raises Refused (field ``owner``) where that person may not launch experiments."""
+    leashes.must_not("hand an experiment over", "owner")
     if not (owner.is_active and owner.may_change):
         raise Refused(f"{owner.username} may not launch or change experiments and can therefore not own one.", "owner")
     with transaction.atomic():
@@ -165,9 +169,12 @@ def stopped_by(actor: User | None) -> Reason:
     return Reason("canceled", by=actor.username) if actor else Reason("canceled")
 
 
-def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None) -> set[int]:
-    """End these trials of the experiment; primary keys of those that were going on and that nobody had wanted ended."""
-    reason = stopped_by(actor)
+def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None, because: str = ""
+                  ) -> set[int]:
+    """End these trials of the experiment; primary keys of those that were going on and that nobody had wanted ended.
+    ``because``: a Reason that they say, where a person has not just stopped them.
+    """
+    reason = because or stopped_by(actor)
     with transaction.atomic():
         experiment, revision = locked(experiment)
         now = timezone.now()
@@ -176,7 +183,8 @@ def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User 
         keys = {trial.pk for trial in wanted}
         end_unsubmitted(keys, TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason, actor=actor)
         if keys:
-            audit.record("trials.cancel", experiment, actor, count=len(keys))
+            audit.record("trials.cancel", experiment, actor, count=len(keys),
+                         **({"because": str(because)} if because else {}))
         return keys
 
 
@@ -418,6 +426,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
 
 def delete(experiment: Experiment, actor: User | None = None) -> None:
     """Out of sight at once; the worker removes what it left on the platform, then its rows."""
+    leashes.must_not("delete an experiment")
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if not experiment.is_finished or Trial.objects.filter(experiment=experiment).unfinished().exists():

@@ -10,9 +10,10 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import VisibleTo, default_visibility
+from nniweb.experiments.budgets.budget_settings import store_own_budget
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
@@ -112,6 +113,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     A platform that is merely away does not refuse: the experiment would wait and say so.
     """
     settings = parsed.settings
+    if visible_to is not None and visible_to.group is not None and visible_to != default_visibility(owner):
+        leashes.must_not("share an experiment", "group")
     group = (visible_to := visible_to or default_visibility(owner)).group
     home = _check_cluster(settings, owner, code, lambda options: _check_quotas(options, settings, owner, group))
     check_own_algorithms(settings, owner)
@@ -151,6 +154,7 @@ def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode 
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
     cluster = found or cluster_of_section(section_of(settings), owner)
+    leashes.must_reach(cluster, "cluster" if found else "trainingService")
     check_that_trials_share_a_folder(settings, platform, cluster, options,
                                      keepers_can_send(platform, settings, found, options))
     folder = _code_folder(settings, code)
@@ -218,6 +222,7 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, v
     archive = _keep_code(checked, parsed.settings, code)
     try:
         with transaction.atomic():
+            leashes.must_hold()
             # again: somebody may have launched since
             check_quotas(checked.options, parsed.settings, owner, checked.visible_to.group)
             cluster = stored_cluster(checked.cluster, checked.section, owner)
@@ -265,6 +270,7 @@ def take_config(experiment: Experiment, parsed: ParsedConfig, owner: User, *, wi
         Experiment.objects.filter(pk=experiment.pk).update(
             **{name: value for name, value in fields.items() if name not in without})
         store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
+        store_own_budget(experiment, parsed.settings.budget)
         next_revision(experiment.pk)
 
 
@@ -286,6 +292,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, checked: Checke
         token=asking_token(),
         launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
     store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
+    store_own_budget(experiment, parsed.settings.budget)
     tuner = _with_folder(experiment.tuner, parsed, cluster, checked, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
@@ -320,6 +327,7 @@ def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, co
         "retention": dict(settings.retention), "trial_options": without_secrets(options),
         "trial_gpu_number": settings.trial_gpu_number,
         "gpus_of_a_trial": options.gpus_of_a_trial(settings.trial_gpu_number),
+        "cpus_of_a_trial": options.cpus_of_a_trial(),
         "several_clusters": has_several(settings),
         "code_folder": _folder_of_trials(settings, code), "code": archive,
         "code_git": code.source.document() if isinstance(code, GitCode) else None,
