@@ -8,7 +8,7 @@ from .cluster import Cluster, ClusterMetadata, Machine
 from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
 from .earlier_experiment import EarlierExperiment
-from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
+from .experiment import CodeArchive, CodeVariant, Experiment, ExperimentEvent, TunerEvent
 from .experiment_cluster import ExperimentCluster
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
@@ -23,7 +23,7 @@ from .worker import Worker
 
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Checkpoint", "CheckpointChunk", "CheckpointChunkUse", "Cluster",
-    "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
+    "ClusterMetadata", "CodeArchive", "CodeVariant", "DatabaseVersion", "DiskUsage",
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentCluster", "ExperimentEvent", "FolderUsage",
     "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
     "NotificationRule", "Place", "Proposal", "ProposalKey", "Quota",
