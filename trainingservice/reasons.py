@@ -370,6 +370,15 @@ def _some_machines(machines: list[Mapping[str, Any]], bad: int, count: int) -> s
     return f"{bad} of {count} machines cannot be used ({'; '.join([*each, *more])})."
 
 
+_NO_VARIANTS = {
+    "not_permitted": "This experiment takes no variants of its code, because its config has no codeVariants. Launch an "
+                     "experiment whose config has codeVariants: true, or with the paths that may be changed.",
+    "not_fetched": "The experiment's code has not been fetched yet, so a variant cannot be compared with it. Try again "
+                   "when the experiment is RUNNING.",
+    "removed": "The copy of the experiment's code is not there any more, so nothing can be changed in it. Launch the "
+               "code again."}
+
+
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
     if asked is None:
         return f"{machine}: its GPUs are being read."
@@ -1058,6 +1067,10 @@ CODES: dict[str, Kind] = {
     "key_of_another": Kind(
         "A key names a proposal with other parameters. key, trial: its number.",
         lambda key, trial: f"The key {shown(key)} names trial {trial}, whose parameters are others. Use a new key."),
+    "no_variants": Kind(
+        "A trial was to have a variant of the code, and the experiment takes none. why: not_permitted (its config does "
+        "not ask for it), not_fetched (its code is not there yet), removed (its code is not there any more).",
+        lambda why: _NO_VARIANTS[why]),
     "auto_model": Kind(
         "Auto has few results, which a model of all of them makes the most of. most: up to so many results.",
         lambda most: f"A model of all results finds good parameters with the fewest trials, up to {most} results."),

@@ -34,6 +34,7 @@ from nniweb.experiments.launch.further_clusters import (
 )
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
+    check_code_variants,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -150,6 +151,7 @@ def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode 
     check_way_for_code(settings, found, code)
     check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, found, options)
+    check_code_variants(platform, settings, options, has_code=code is not None)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
