@@ -62,9 +62,10 @@ class Command(AskedHere):
         try:
             leash = leashes.leash_of(user, roles=options["role"], everything=options["everything"],
                                      clusters=options["cluster"], max_trials=options["max_trials"])
-            secret, _ = token_making.make_token(
-                user, user, name=options["name"][:100], scope=scope, expires_at=expires_at, leash=leash,
-                budget=_budget(options["budget"], Budget.Period.MONTH if options["each_month"] else Budget.Period.TOTAL))
+            budget = _budget(options["budget"],
+                             Budget.Period.MONTH if options["each_month"] else Budget.Period.TOTAL)
+            secret, _ = token_making.make_token(user, user, name=options["name"][:100], scope=scope,
+                                                expires_at=expires_at, leash=leash, budget=budget)
         except Refused as refused:
             raise CommandError(" ".join(f"{OPTIONS[field]}: {said}" if field in OPTIONS else str(said)
                                         for field, said in refused.errors)) from None

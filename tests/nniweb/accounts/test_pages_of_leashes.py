@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from nniweb.experiments.actions import intents
-from nniweb.experiments.models import ApiToken, Budget, Cluster, Experiment, Trial, User
+from nniweb.experiments.models import ApiToken, AuditEntry, Budget, Cluster, Experiment, Trial, User
 from nniweb.experiments.models.account import Scope
 
 
@@ -38,8 +38,8 @@ def test_the_form_makes_a_leash_with_a_budget(browser, max_) -> None:
     assert (budget.period, float(budget.gpu_hours), budget.trials, budget.money) == ("total", 2.5, 100, None)
     assert "nniweb_" in answer.content.decode()
     text = text_of(client)
-    for said in ("read, launch", "only on lab", "4 trials at a time", "2.50 of 2.50 GPU-hours left", "100 of 100 trials",
-                 "Runs now", "nothing"):
+    for said in ("read, launch", "only on lab", "4 trials at a time", "2.50 of 2.50 GPU-hours left",
+                 "100 of 100 trials", "Runs now", "nothing"):
         assert said in text, said
 
 
@@ -75,6 +75,11 @@ def test_people_see_their_own_tokens_and_administrators_all(browser, max_, rita,
     assert "agent" in of_rita
     assert "notebook" in of_rita
     assert f"/admin/experiments/auditentry/?token_id={token.pk}" in browser(rita).get("/tokens/").content.decode()
+    for number in (token.pk, token.pk + 1):
+        AuditEntry.objects.create(action=f"by {number}", token_id=number)
+    listed = browser(rita).get(f"/admin/experiments/auditentry/?token_id={token.pk}").content.decode()
+    assert f"by {token.pk}" in listed
+    assert f"by {token.pk + 1}" not in listed
     assert "auditentry" not in browser(max_).get("/tokens/").content.decode()
 
 

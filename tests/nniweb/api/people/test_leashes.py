@@ -15,6 +15,7 @@ from rest_framework.test import APIClient
 from nniweb.experiments.access import accounts, leashes
 from nniweb.experiments.access.request_actor import asked_by, known_as
 from nniweb.experiments.actions import intents, token_end
+from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, Experiment, Quota, Trial, User
 from nniweb.experiments.models.account import LeashRole, Role, Scope
@@ -329,15 +330,20 @@ def test_a_request_that_was_let_in_before_the_end_changes_nothing_after_it(agent
                                                                            ) -> None:
     client = agent()
     experiment = Experiment.objects.get(public_id=launched(client, cluster="lab"))
+    trial = intents.submit_trial(experiment, {"x": 0.5})
+    before = list(Trial.objects.values()), AuditEntry.objects.count()
     with asked_by("the request"):
         known_as(alice, "token agent", client.token)  # type: ignore[attr-defined]
         leashes.must_hold()
         ApiToken.objects.filter(pk=client.token.pk).update(  # type: ignore[attr-defined]
             ended_at=timezone.now(), ended_by=alice)
-        for wish in (lambda: intents.submit_trial(experiment, {"x": 0.5}), lambda: intents.resume(experiment)):
+        for wish in (lambda: intents.submit_trial(experiment, {"x": 0.5}), lambda: intents.resume(experiment),
+                     lambda: intents.cancel_trial(trial), lambda: intents.tag_trial(trial, ["a"]),
+                     lambda: intents.write_note(trial, "text"), lambda: intents.refresh_trial(trial),
+                     lambda: import_results(experiment, [{"parameter": {"x": 0.5}, "value": 1}], alice)):
             with pytest.raises(Refused, match='The token "agent" was ended by alice'):
                 wish()
-    assert not Trial.objects.exists()
+    assert (list(Trial.objects.values()), AuditEntry.objects.count()) == before
 
 
 def test_a_token_with_something_to_its_name_is_ended_when_it_is_removed(
