@@ -12,6 +12,7 @@ from nniweb.experiments.budgets.spending import UNITS
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, Budget, User
 from nniweb.experiments.models.account import LeashRole, Scope
+from nniweb.experiments.queries.token_budgets import UNITS_IN_WORDS
 
 #: How long a new token lives, in days; 0 for ever.
 LIVES = {"0.5": "12 hours", "1": "a day", "7": "a week", "30": "30 days", "90": "90 days", "365": "a year",
@@ -44,7 +45,7 @@ class TokenForm(forms.Form):
     @property
     def has_leash(self) -> bool:
         """Whether the part for the leash is to be seen at once."""
-        return self["scope"].value() == LEASH
+        return bool(self["scope"].value() == LEASH)
 
     @property
     def roles_offered(self) -> list[tuple[LeashRole, bool]]:
@@ -55,7 +56,7 @@ class TokenForm(forms.Form):
     @property
     def amounts(self) -> list[tuple[str, str, forms.BoundField]]:
         """Limits of the budget: name, words, field."""
-        return [(unit, str(Budget._meta.get_field(unit).verbose_name), self[unit]) for unit in UNITS]
+        return [(unit, words, self[unit]) for unit, words in UNITS_IN_WORDS.items()]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
@@ -69,7 +70,7 @@ class TokenForm(forms.Form):
     def make(self, now: datetime) -> tuple[str, ApiToken] | None:
         """The secret and the token; None where that is refused: then the form says why. Of a valid form."""
         data, has_leash = self.cleaned_data, self.cleaned_data["scope"] == LEASH
-        budget = {unit: data[unit] for unit in UNITS if data[unit] is not None}
+        budget: dict[str, Any] = {unit: data[unit] for unit in UNITS if data[unit] is not None}
         days = float(data["lives"])
         try:
             leash = leashes.leash_of(self._user, roles=data["roles"], everything=data["everything"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -12,6 +12,10 @@ from nniweb.experiments.budgets.concerned import Held
 from nniweb.experiments.budgets.spending import Unit
 from nniweb.experiments.budgets.standing import attempts_under_way, standing
 from nniweb.experiments.models import Budget
+
+
+UNITS_IN_WORDS: Mapping[Unit, str] = {"gpu_hours": "GPU-hours", "cpu_hours": "CPU-hours", "trials": "trials",
+                                      "wall_hours": "hours of trials", "money": "money"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class BudgetLine:
 
     @property
     def unit_in_words(self) -> str:
-        return str(Budget._meta.get_field(self.unit).verbose_name)
+        return UNITS_IN_WORDS[self.unit]
 
     @property
     def period_in_words(self) -> str:
