@@ -13,7 +13,6 @@ from nniweb.experiments.budgets.spending import Unit
 from nniweb.experiments.budgets.standing import attempts_under_way, standing
 from nniweb.experiments.models import Budget
 
-
 UNITS_IN_WORDS: Mapping[Unit, str] = {"gpu_hours": "GPU-hours", "cpu_hours": "CPU-hours", "trials": "trials",
                                       "wall_hours": "hours of trials", "money": "money"}
 
