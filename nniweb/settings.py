@@ -292,6 +292,10 @@ KEEPER_CALLS, KEEPER_MEGABYTES = number("NNIWEB_KEEPER_CALLS", 50), number("NNIW
 TRIAL_BYTES = number("NNIWEB_TRIAL_MB", 512) * 1_000_000
 # requests a minute of one person or token; 0: as many as they like
 API_RATE = number("NNIWEB_API_RATE", 3000)
+# tools for agents at /mcp/
+MCP = boolean("NNIWEB_MCP", False)
+if MCP:
+    _needs_package("mcp", "NNIWEB_MCP", "mcp")
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "nniweb.http.authentication.TokenAuthentication",

@@ -36,7 +36,8 @@ OF_PLATFORMS = {
     "platform_waits": "The job cannot continue for another reason that the platform gives.",
     "platform_requeued": "The platform ended the job and has queued it again.",
     "platform_state_unknown": "The platform reports a state that does not tell whether the job runs. cause: the state.",
-    "out_of_memory": "The trial was killed because it exceeded its memory limit or its machine ran out of memory.",
+    "out_of_memory": "The trial ran out of memory: of its GPU, of its machine, or of a limit on what it may use. "
+                     "memory: gpu or main; line: of its output that says so; gpu_total: bytes of memory of its GPU.",
     "evicted": "The platform evicted the trial from its machine (lack of memory or disk space, a drain, a shutdown).",
     "preempted": "The platform ended the trial to make room for another job.",
     "submission_lost": "It is not known whether the submission reached the platform. The server looks for the job and "
@@ -288,10 +289,27 @@ def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str
         if one["jobs"]:
             more = " and others" if one["more"] else ""
             parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}")
+        elif one.get("fault"):
+            parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}")
         else:
             parts.append(f"GPU {one['gpu']} is used by {one['processes']} process(es) of others (useActiveGpu allows "
                          "sharing it)")
     return "; ".join(parts)
+
+
+_GPU_FAULTS = {"lost": "does not answer (it may have failed or fallen off the bus; the machine needs a reboot)",
+               "needs_reset": "has to be reset, after an error in its memory"}
+
+
+def _gpus_faulty(machine: str, gpus: list[Mapping[str, Any]]) -> str:
+    parts = []
+    for one in gpus:
+        errors = count_of(one["errors"], "uncorrected error") if one["errors"] else ""
+        if one["fault"]:
+            parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}{f' ({errors})' if errors else ''}")
+        else:
+            parts.append(f"the memory of GPU {one['gpu']} has had {errors} since the driver was loaded")
+    return f"On machine {machine} {'; '.join(parts)}."
 
 
 def _machines_busy(asked: int, machines: list[Mapping[str, Any]]) -> str:
@@ -754,10 +772,19 @@ CODES: dict[str, Kind] = {
         "named: the environment; given_by: the option that names it; user: the user of the trials, empty for the "
         "server's own.",
         _no_python),
+    "gpus_faulty": Kind(
+        "GPUs of the machine do not work, or their memory has had errors. gpus: of each gpu (its number), fault (lost, "
+        "needs_reset, or \"\": it works) and errors. Those with a fault get no trials.", _gpus_faulty),
     "no_nvidia_smi": Kind("The machine has no nvidia-smi, so its GPUs are not known.", _no_nvidia_smi),
     "gpu_missing": Kind(
         "gpuIndices names GPUs that the machine does not have. missing, has: their indices.", _gpu_missing),
     "too_few_gpus": Kind("A trial asks for more GPUs than the machine has.", _too_few_gpus),
+    "gpus_too_small": Kind(
+        "A trial ran out of the memory of a GPU that it had for itself, and the machine has too few larger ones. "
+        "memory: bytes of that GPU; has: how many larger ones there are.",
+        lambda machine, asked, has, memory: (
+            f"The trial ran out of memory on a GPU with {byte_size(memory)} that it had for itself. It needs "
+            f"{count_of(asked)} with more, and machine {machine} has {count_of(has)} with more.")),
     "too_few_gpus_named": Kind("A trial asks for more GPUs than gpuIndices allows.", _too_few_gpus_named),
     "no_machine_fits": Kind(
         "No machine can ever run the trial. machines: the reason of each. asked: GPUs.", _no_machine_fits),
@@ -779,8 +806,8 @@ CODES: dict[str, Kind] = {
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
-    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None:
-                  f"{said} {ended}".rstrip())
+    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None, memory="", line="",
+                  gpu_total=None: f"{said} {ended}".rstrip())
        for code, meaning in OF_PLATFORMS.items()},
     **{code: Kind(meaning, lambda said: said) for code, meaning in OF_CLUSTERS.items()},
     "service_defect": Kind(

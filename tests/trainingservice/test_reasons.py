@@ -131,6 +131,12 @@ EXAMPLES = {
     "no_nvidia_smi": ({"machine": "m", "asked": 2}, "asks for 2 GPU(s), but machine m has no nvidia-smi"),
     "gpu_missing": ({"machine": "m", "missing": [7], "has": [0, 1]}, "names GPU 7, but machine m has 2 GPUs (0, 1)"),
     "too_few_gpus": ({"machine": "m", "asked": 4, "has": 2}, "asks for 4 GPUs, but machine m has 2 GPUs"),
+    "gpus_faulty": ({"machine": "m", "gpus": [{"gpu": 1, "fault": "lost", "errors": 0},
+                                              {"gpu": 2, "fault": "", "errors": 3}]},
+                    "On machine m GPU 1 does not answer (it may have failed or fallen off the bus; the machine needs a "
+                    "reboot); the memory of GPU 2 has had 3 uncorrected errors since the driver was loaded."),
+    "gpus_too_small": ({"machine": "m", "asked": 1, "has": 0, "memory": 16 << 30},
+                       "It needs 1 GPU with more, and machine m has no GPU with more."),
     "too_few_gpus_named": ({"machine": "m", "asked": 2, "allowed": 1}, "gpuIndices allows 1 GPU of machine m"),
     "no_machine_fits": ({"asked": 4, "machines": [{"code": "too_few_gpus", "machine": "m", "asked": 4, "has": 2},
                                                   {"code": "no_nvidia_smi", "machine": "n"}]},

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeGuard
 
+from trainingservice.keeper.out_of_memory import read_out_of_memory
 from trainingservice.limited_json import storable
 from trainingservice.words.shown_value import shown
 from trialkeeper import contract
@@ -292,7 +293,8 @@ def _read_ended(raw: Mapping[str, Any]) -> dict[str, Any]:
             "signal": _integer(raw, "signal", 0, _INT32, optional=True), "reason": raw["reason"],
             "message": storable(message[:MAX_MESSAGE]), "duration": duration,
             "warm_start": _read_warm_start(raw.get("warm_start")),
-            "metric_problems": _read_metric_problems(raw.get("metric_problems"))}
+            "metric_problems": _read_metric_problems(raw.get("metric_problems")),
+            "out_of_memory": read_out_of_memory(raw.get("out_of_memory"))}
 
 
 def _read_warm_start(raw: Any) -> contract.WarmStartDocument | None:

@@ -112,6 +112,10 @@ class RetryDocument(SettingsModel):
                                      "was lost, somebody deleted its job, or its code did not arrive.")
     on_failure: int = Field(
         0, ge=0, le=100, description="Maximum number of reruns if the command itself ended with an error.")
+    on_out_of_memory: int | None = Field(
+        None, ge=0, le=100, description="Maximum number of reruns if the trial ran out of memory. If it was GPU memory "
+                                        "it then has its GPUs for itself, and after that larger ones. Default: such a "
+                                        "trial counts as one of the other two. See docs/gpus.md.")
 
 
 #: Trials in a row that fail alike before the first success, after which an experiment that says nothing of it ends.

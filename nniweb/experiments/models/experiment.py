@@ -132,7 +132,7 @@ class Experiment(models.Model):
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds of running time.")
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
-    #: {"onPlatformFailure": n, "onFailure": n}: attempts more that a trial gets (see ``retries``).
+    #: {"onPlatformFailure": n, "onFailure": n, "onOutOfMemory": n}: attempts more that a trial gets (see ``retries``).
     retry = models.JSONField(default=dict)
     #: {"tellTuner": "worst" or a number, "giveUpAfter": n, "giveUpAfterEqual": n}: see ``failed_trials``.
     failed_trials = models.JSONField(default=dict)
