@@ -195,6 +195,7 @@ def cancel_trial(trial: Trial, actor: User | None = None) -> None:
     reason = stopped_by(actor)
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
+        leashes.must_hold()
         now = timezone.now()
         if set_targets([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor):
             end_unsubmitted([trial.pk], TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason,
@@ -206,6 +207,7 @@ def refresh_trial(trial: Trial, actor: User | None = None) -> None:
     """Have the platform asked about the trial's job now; the worker does it. Harmless while that is to be done."""
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
+        leashes.must_hold()
         running = Trial.objects.unfinished().filter(pk=trial.pk)
         asked = Attempt.objects.under_way().filter(trial__in=running)
         if not asked.exists():
@@ -294,12 +296,14 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
     """Replace a trial's tags."""
     with transaction.atomic():
         Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
+        leashes.must_hold()
         audit.record("trial.tag", trial, tags=tags)
 
 
 def write_note(trial: Trial, text: str, actor: User | None = None) -> None:
     """Replace what people have written about a trial; "" removes it."""
     with transaction.atomic():
+        leashes.must_hold()
         if text:
             TrialNote.objects.update_or_create(trial=trial, defaults={
                 "text": text, "changed_at": timezone.now(), "actor": actor})
