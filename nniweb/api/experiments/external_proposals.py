@@ -100,6 +100,7 @@ class ResultsSerializer(serializers.Serializer[Any]):
 
 class ProposalsView(ExperimentView):
     pagination_class = None
+    has_dry_run = True
 
     @extend_schema(operation_id="experiments_proposals", responses=ProposalsSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
