@@ -493,10 +493,12 @@ class ReportReply(TypedDict, total=False):
 #:          was killed from its start to its last sign, by the machine's clock), warm_start (WarmStartDocument;
 #:          not there where none was asked for, or there is nothing to tell), metric_problems (a list of
 #:          MetricProblem; not there where there were none), out_of_memory (OutOfMemoryDocument; not there where the
-#:          trial did not run out of it)
+#:          trial did not run out of it), gpu_peak (the most bytes that it was seen to have on one GPU; not there where
+#:          that is not known)
 Entry = Dict[str, Any]
 
 #: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],
-#: "resources": {"cpu_percent", "memory_bytes", "gpus": [{"index", "utilization", "memory_bytes"}]}}``;
+#: "resources": {"cpu_percent", "memory_bytes", "gpus": [{"index", "utilization", "memory_bytes" (of all
+#: processes), "memory_total", "own_bytes" (of the trial's processes; not there where that is not known)}]}}``;
 #: ``entries`` may be empty (a heartbeat), ``resources`` may be absent.
 Report = Dict[str, Any]
