@@ -142,7 +142,7 @@ class RayTrialOptions(TrialOptions):
     @classmethod
     def _is_a_share(cls, value: float | None) -> float | None:
         if value is not None and not _can_be_given(value):
-            raise ValueError(f"must be a whole number, or less than 1, not {value:g}: Ray gives no other shares")
+            raise ValueError(f"is {value:g}, but Ray gives whole GPUs, or a share of one that is less than 1")
         return value
 
     @field_validator("resources")

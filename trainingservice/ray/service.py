@@ -28,6 +28,7 @@ from trainingservice.ray.job_request import (
     job_request,
 )
 from trainingservice.ray.rehearsal import rehearse_cluster, why_no_node
+from trainingservice.ray.rehearsal_job import try_job
 from trainingservice.ray.states import (
     FAILED,
     PENDING,
@@ -91,7 +92,11 @@ class RayTrainingService(PollingTrainingService):
         self._api.close()
 
     def rehearse(self, quick: bool = False, options: TrialOptions | None = None) -> list[RehearsalFinding]:
-        return rehearse_cluster(self._api, cast("RayTrialOptions | None", options), quick=quick)
+        asked = cast("RayTrialOptions | None", options)
+        findings = rehearse_cluster(self._api, asked, quick=quick)
+        if quick or not all(finding.ok for finding in findings):
+            return findings
+        return [*findings, *try_job(self._api, asked, self.context)]
 
     # --- the four methods ------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ def test_wrong_settings_name_their_field(given, sentence):
     ({"resources": {"GPU": 1}}, "resources: GPU has a field of its own; give it in trialGpuNumber"),
     ({"resources": {"special": 1.5}}, "resources: special must be a whole number, or less than 1"),
     ({"resources": {"special": 0}}, "resources.special: must be at least 0.0001"),
-    ({"gpus": 1.5}, "gpus: must be a whole number, or less than 1, not 1.5"),
+    ({"gpus": 1.5}, "gpus: is 1.5, but Ray gives whole GPUs, or a share of one"),
     ({"runtimeEnv": {"working_dir": "."}}, "runtimeEnv: working_dir cannot be given: the code comes from"),
     ({"runtimeEnv": {"pip": "requirements.txt"}}, "runtimeEnv: pip names a file, which the cluster does not have"),
     ({"runtimeEnv": {"env_vars": {"THREADS": 4}}}, "must be text; put its value in quotes"),

@@ -7,11 +7,14 @@ import pytest
 from tests.fakes.http_double import Answer
 from tests.fakes.ray_dashboard import Job, RayDashboard, text
 from tests.trainingservice.jobs_of_tests import failed_with
+from tests.trialkeeper.keeper_run import wait_until
+from trainingservice.base import ServiceContext
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.ray import service as service_module
 from trainingservice.ray.api import RayApi
 from trainingservice.ray.config import RayClusterSettings, RayTrialOptions
 from trainingservice.ray.rehearsal import rehearse_cluster
+from trainingservice.ray.rehearsal_job import try_job
 from trainingservice.ray.service import RayTrainingService
 from trainingservice.reasons import code_of
 from trainingservice.rest.rest_client import LogInRefused
@@ -312,6 +315,42 @@ def test_a_cluster_that_does_not_answer_is_away_and_refuses_no_launch(head):
     head.close()
     found = findings(head)["connection"]
     assert (found.ok, found.temporary) == (False, True)
+
+
+def full(head, tmp_path, urls, **options):
+    context = ServiceContext("mine", tmp_path / "state", public_urls=lambda: urls)
+    service = RayTrainingService(RayClusterSettings(address=head.address), context)
+    found = service.rehearse(options=RayTrialOptions(**options))
+    service.clean_up()
+    assert not head.jobs, "the test job is removed"
+    return found[-1]
+
+
+def test_a_test_job_tries_python_and_the_way_home(bench, head, tmp_path):
+    bench.form("true")
+    assert full(head, tmp_path, bench.server_urls).message == (
+        f"A job with the resources of a trial ran, and reaches this server at {bench.server_urls[0]}.")
+    unreached = full(head, tmp_path, ("http://127.0.0.1:9/",))
+    assert (unreached.check, unreached.blocks) == ("way_home", True)
+    assert "Connection refused" in unreached.message
+    no_python = full(head, tmp_path, bench.server_urls, python="python3.0")
+    assert (no_python.check, no_python.blocks) == ("interpreter", True)
+    assert "The nodes have no python3.0" in no_python.message
+
+
+def test_a_test_job_without_room_refuses_no_launch_and_is_removed_by_the_next_check(head, tmp_path):
+    head.holds = True
+    api, context = RayApi(RayClusterSettings(address=head.address)), ServiceContext("mine", tmp_path / "state")
+    [found] = try_job(api, None, context, deadline=0.0)
+    assert (found.ok, found.temporary) == (False, True)
+    assert "A test job did not run within 0 s: Waits on Ray: Job has not started yet." in found.message
+    [first] = head.jobs.values()
+    head.release()
+    wait_until(lambda: first.status == "STOPPED", what="it has ended on the cluster")
+    [found] = try_job(api, None, context)
+    assert found.ok
+    assert not head.jobs
+    api.close()
 
 
 def test_the_service_is_that_of_the_platform():
