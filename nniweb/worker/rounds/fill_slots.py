@@ -100,7 +100,7 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         room = Room(0, Reason("gives_way", priority=waits))
     if room.reason and (count := work.precedence.made_room.get(experiment.pk)):
         room = Room(room.count, Reason("preempting", count=count, said=str(room.reason), **because_of(room.reason)))
-    started, told = 0, set()
+    started, told = 0, set[int]()
     if found.waiting:
         started, told = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment)))
     new = work.budgets.room(experiment, room.count)
@@ -244,9 +244,9 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, proposal
                 work.tuners.forget(experiment.pk)
         broken = [first_broken(read_constraints(experiment.constraints), value) for value in parameters]
         allowed = broken.count(None)
-        room = _room_beside_replicates(experiment, allowed) if experiment.has_replicates \
+        by_quotas = _room_beside_replicates(experiment, allowed) if experiment.has_replicates \
             else room_now(experiment, allowed)
-        may_start = starts(work, experiment, _in_budget(work, experiment, room))
+        may_start = starts(work, experiment, _in_budget(work, experiment, by_quotas))
         starting = _places_that_start(broken, may_start.count)
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
         continues = _continued(experiment, proposals, len(parameters))
