@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/budgets.py [--rows 100000] [--rounds 300]
 
-In this process, on a SQLite database of its own. Measured is the processor time of the row that each ended attempt gets, of the
-question before a trial starts where there is no budget, and of the same question where three budgets concern the trial
-and the ledger has so many rows, all of them of these budgets. The last figure is the same without kept sums.
+In this process, on a SQLite database of its own. Measured is the processor time of the row that each ended attempt
+gets, of the question before a trial starts where there is no budget, and of the same question where three budgets
+concern the trial and the ledger has so many rows, all of them of these budgets. The last figure is the same without
+kept sums.
 """
 
 from __future__ import annotations

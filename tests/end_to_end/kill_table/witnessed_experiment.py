@@ -138,7 +138,7 @@ class WitnessedExperiment:
             self._compare(row, killed=row["sequence_id"] in ended)
         self.server.wait_until(lambda: not self._left(), 60, "no process is left")
         assert self._unfinished_attempts() == 0, "no slot leaked"
-        self._ledger_agrees(rows)
+        self.ledger_agrees(rows)
         self._same_tuner_state(rows)
 
     def _compare(self, row: Mapping[str, Any], *, killed: bool) -> None:
@@ -161,7 +161,7 @@ class WitnessedExperiment:
         assert [metric["number"] for metric in metrics if metric["kind"] == "FINAL"] == [row["parameters"]["x"]]
         assert row["final_number"] == row["parameters"]["x"]
 
-    def _ledger_agrees(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def ledger_agrees(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """The ledger has each attempt once, and the time of each trial as the trial's own file says, within a second.
         """
         told = self._query("SELECT trial, job_name, milliseconds, measured_by FROM experiments_ledgerentry "
