@@ -37,6 +37,7 @@ from nniweb.api.trials import (
     trial_output,
     trial_output_files,
     trial_ranks,
+    trial_variants,
     trial_views,
     trials_export,
 )
@@ -117,6 +118,7 @@ urlpatterns = [
     path(f"{TRIAL}/output-files/", trial_output_files.TrialOutputFilesView.as_view()),
     path(f"{TRIAL}/output-files/content/", trial_output_files.TrialOutputFileView.as_view()),
     path(f"{TRIAL}/output-files/archive/", trial_output_files.TrialOutputArchiveView.as_view()),
+    path(f"{TRIAL}/variant/", trial_variants.TrialVariantView.as_view()),
     path(f"{TRIAL}/ranks/", trial_ranks.TrialRanksView.as_view()),
     path(f"{TRIAL}/ranks/output/", trial_ranks.TrialRankOutputView.as_view()),
     path("clusters/", cluster_views.ClustersView.as_view()),
@@ -135,6 +137,7 @@ urlpatterns = [
     path("account/", account.AccountView.as_view()),
     path("tokens/", tokens.TokensView.as_view()),
     path("tokens/<int:token_id>/", tokens.TokenView.as_view()),
+    path("tokens/<int:token_id>/end/", tokens.TokenEndView.as_view()),
     path("users/", users.UsersView.as_view()),
     path("users/<int:user_id>/", users.UserView.as_view()),
     path("users/<int:user_id>/actions/sign-in-link/", users.UserSignInLinkView.as_view()),

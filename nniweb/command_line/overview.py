@@ -7,6 +7,7 @@ COMMANDS = {
         "experiments": "list, show, follow, pause, stop, undo, export experiments (nniweb experiments --help)",
         "config": "check a config file, or print the resolved settings",
         "import_nni": "import a finished experiment of NNI",
+        "mcp": "tools for an agent that starts this program (nniweb mcp --help)",
         "nnictl": "the verbs of NNI's nnictl (nniweb nnictl --help)",
     },
     "A server": {

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.callback_address import check_callback_address
+from nniweb.experiments.config.trial_script.code_variants import CodeVariantsDocument
 from nniweb.experiments.config.trial_script.metric_pattern import check_pattern
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
@@ -112,6 +113,10 @@ class RetryDocument(SettingsModel):
                                      "was lost, somebody deleted its job, or its code did not arrive.")
     on_failure: int = Field(
         0, ge=0, le=100, description="Maximum number of reruns if the command itself ended with an error.")
+    on_out_of_memory: int | None = Field(
+        None, ge=0, le=100, description="Maximum number of reruns if the trial ran out of memory. If it was GPU memory "
+                                        "it then has its GPUs for itself, and after that larger ones. Default: such a "
+                                        "trial counts as one of the other two. See docs/gpus.md.")
 
 
 #: Trials in a row that fail alike before the first success, after which an experiment that says nothing of it ends.
@@ -318,6 +323,9 @@ class ExperimentDocument(SettingsModel):
         None, description="Fork trials from a process that has imported their modules, on platforms whose machines "
                           "have an agent (local, remote). true: the modules that the first trials load; or the names "
                           "of modules. See docs/warm-trials.md. (Not in NNI.)")
+    code_variants: bool | CodeVariantsDocument | None = Field(
+        None, description="Permit trials that are submitted, proposed from outside or run again to bring a patch of "
+                          "the experiment's code. true, or the fields below. See docs/code-variants.md. (Not in NNI.)")
     metrics: MetricsDocument | None = Field(
         None, description="Where the metrics of a script that does not import nni are read. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(

@@ -69,6 +69,8 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool
     fixed = ["id", "sequence_id", "status", "final_value", "final_number", "started_at", "ended_at", "duration"]
     if trials.filter(feasible__isnull=False).exists():
         fixed.insert(5, "feasible")
+    if trials.filter(variant__isnull=False).exists():
+        fixed.insert(3, "variant")
     if trials.filter(experiment__multi_phase=True).exists():
         fixed.insert(3, "parameter_set")
     if trials.filter(proposal__isnull=False).exists():
@@ -110,7 +112,7 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
     a slow reader takes them. With ``intermediate`` the last value reported for each sequence number, of
     the attempts of one curve (``joined_attempts``).
     """
-    trials = trials.order_by("sequence_id").select_related("experiment", "proposal").prefetch_related(
+    trials = trials.order_by("sequence_id").select_related("experiment", "proposal", "variant").prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(
             Q(index=0) | Q(value__isnull=False)).order_by("index"), to_attr="sets"),
         Prefetch("attempts", Attempt.objects.only(
@@ -144,6 +146,8 @@ def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
     }
     if trial.feasible is not None:
         document["feasible"] = trial.feasible if trial.final_value is not None else None
+    if trial.variant is not None:
+        document["variant"] = trial.variant.sha256
     if trial.proposal is not None:
         of_proposal = trial.proposal
         document |= dict(zip(OF_PROPOSALS, (

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import VisibleTo, default_visibility
 from nniweb.experiments.budgets.budget_settings import store_own_budget
@@ -35,6 +35,7 @@ from nniweb.experiments.launch.further_clusters import (
 )
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
+    check_code_variants,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -116,6 +117,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     A platform that is merely away does not refuse: the experiment would wait and say so.
     """
     settings = parsed.settings
+    if visible_to is not None and visible_to.group is not None and visible_to != default_visibility(owner):
+        leashes.must_not("share an experiment", "group")
     group = (visible_to := visible_to or default_visibility(owner)).group
     home = _check_cluster(settings, owner, code, lambda options: _check_quotas(options, settings, owner, group))
     check_own_algorithms(settings, owner)
@@ -163,10 +166,12 @@ def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode 
     check_way_for_code(settings, found, code)
     check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, found, options)
+    check_code_variants(platform, settings, options, has_code=code is not None)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
     cluster = found or cluster_of_section(section_of(settings), owner)
+    leashes.must_reach(cluster, "cluster" if found else "trainingService")
     check_that_trials_share_a_folder(settings, platform, cluster, options,
                                      keepers_can_send(platform, settings, found, options))
     folder = _code_folder(settings, code)
@@ -234,6 +239,7 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, v
     archive = _keep_code(checked, parsed.settings, code)
     try:
         with transaction.atomic():
+            leashes.must_hold()
             # again: somebody may have launched since
             check_quotas(checked.options, parsed.settings, owner, checked.visible_to.group)
             cluster = stored_cluster(checked.cluster, checked.section, owner)

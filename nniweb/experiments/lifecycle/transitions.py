@@ -18,6 +18,7 @@ from nniweb.experiments.lifecycle.cluster_records import note_platform_failure
 from nniweb.experiments.lifecycle.reason_columns import failed_because, reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import ON_PLATFORM_FAILURE, SUSPENDED, kind_of_failure, retries_left
 from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, told_duration, with_cause
+from nniweb.experiments.memory.memory_failures import memory_columns
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -194,7 +195,7 @@ def end_attempt(attempt: Attempt, end: TrialEnd, at: datetime, *, revision: int)
     now = timezone.now()
     if not update(Attempt, "id = %s AND stage <> %s", [attempt.pk, Attempt.Stage.ENDED.value],
                   stage=Attempt.Stage.ENDED.value, ended_at=at, end_received_at=now, exit_code=end.exit_code,
-                  end_reason=end.reason, duration=end.duration):
+                  end_reason=end.reason, duration=end.duration, **memory_columns(attempt, end.message)):
         return False
     charge(attempt.pk, duration=end.duration, by_keeper=end.by_keeper, ended_at=at, now=now)
     if end.status is TrialJobStatus.WAITING:

@@ -110,7 +110,8 @@ def told_by_keeper(entry: Mapping[str, Any], target: str, wanted_because: str = 
         return replace(frozen(target, wanted_because, contract.FROZEN), exit_code=exit_code,
                        duration=entry["duration"], by_keeper=True)
     else:
-        status, message = classify_exit(reason, exit_code, entry["signal"], entry["message"], last_words)
+        status, message = classify_exit(reason, exit_code, entry["signal"], entry["message"], last_words,
+                                        entry.get("out_of_memory"))
     return TrialEnd(status, message, reason, exit_code, entry["duration"], by_keeper=True)
 
 

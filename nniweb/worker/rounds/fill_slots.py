@@ -6,10 +6,9 @@ transaction, after which the attempt is handed over (``submissions``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from django.db.models import Exists, Max, OuterRef
+from django.db.models import Max
 
 from nniweb.experiments.budgets.starting import RoundBudgets, candidate_of, how_many_in_budget, why_not_in_budget
 from nniweb.experiments.checkpoints.continued_trials import trials_of_proposals
@@ -21,9 +20,10 @@ from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import TrialQuerySet, TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.quotas.leash_limits import why_full, within_leashes
 from nniweb.experiments.quotas.starting_trials import Room
 from nniweb.experiments.replicates.new_trials import make_replicates, replicates_to_start, with_proposals
 from nniweb.experiments.results.replicates import is_raced, replicates_of_each
@@ -38,6 +38,7 @@ from nniweb.worker.cluster_host.log_words import trials_in_words
 from nniweb.worker.cluster_host.tuner_sessions import Proposals
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.placing.placed_trials import Starts, leave_clusters, room_on_clusters, starts
+from nniweb.worker.rounds.placing.waiting_trials import next_to_start
 from nniweb.worker.rounds.preemption import staying_away, thaw_preempted
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.telling.teach_tuner import CHUNK as TOLD_AT_ONCE
@@ -50,8 +51,6 @@ logger = ExperimentLogger(__name__)
 
 #: Further replicates start in these: also where the tuner has no further parameters.
 _REPEATING = (ExperimentStatus.RUNNING, ExperimentStatus.TUNER_NO_MORE_TRIAL)
-#: Waiting trials that are looked at beyond those that could start, where there are budgets.
-LOOKED_AT = 100
 #: New trials asked for and made in one go: keeps transactions short where concurrency is large.
 MOST_AT_ONCE = 50
 
@@ -100,14 +99,14 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         room = Room(0, Reason("gives_way", priority=waits))
     if room.reason and (count := work.precedence.made_room.get(experiment.pk)):
         room = Room(room.count, Reason("preempting", count=count, said=str(room.reason), **because_of(room.reason)))
-    started, told = 0, set[int]()
+    started, others, told = 0, _waiting(experiment), False
     if found.waiting:
-        started, told = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment)))
+        started, others, told = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment)))
     new = work.budgets.room(experiment, room.count)
     more = min(room.count - started, new.count)
     if reason := new.reason or room.reason:
         # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
-        more += not (found.waiting and _say_what_they_wait_for(work, experiment, reason, besides=told) or told)
+        more += not (found.waiting and _say_what_they_wait_for(work, experiment, others, reason) or told)
     more -= max(0, found.not_taught - TOLD_AT_ONCE)  # what is asked next shall follow from these results, too
     if experiment.has_replicates and experiment.status in _REPEATING and more > 0:
         more -= _start_replicates(work, experiment, more)
@@ -120,11 +119,8 @@ def _most_at_once(experiment: Experiment) -> int:
     return MOST_AT_ONCE * max(1, sum(row.takes_trials for row in rows_by_cluster(experiment).values()))
 
 
-def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: str, *, besides: Collection[int] = ()
-                            ) -> bool:
-    """Have the trials that wait say so, but for those (primary keys) that wait for something else. Whether there are
-    any."""
-    waiting = _waiting(experiment).exclude(pk__in=besides) if besides else _waiting(experiment)
+def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, waiting: TrialQuerySet, reason: str) -> bool:
+    """Have these trials of the experiment, which wait, say so. Whether there are any."""
     messages = set(waiting.values_list("message", flat=True).distinct())
     if messages - {reason}:
         with work.lease.transaction():
@@ -134,24 +130,32 @@ def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: s
     return bool(messages)
 
 
-def _waiting(experiment: Experiment) -> Any:
+def _waiting(experiment: Experiment) -> TrialQuerySet:
     return Trial.objects.unfinished().without_attempt().filter(experiment=experiment, target=TrialTarget.RUN)
 
 
-def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> tuple[int, set[int]]:
-    """Trials people queued come first, in their order; and those that waited for room. How many start, and which ones
-    (primary keys) wait for a budget and say so.
+def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> tuple[int, TrialQuerySet, bool]:
+    """Trials people queued come first, in their order; and those that waited for room. How many start, the waiting ones
+    that do not say yet what they wait for, and whether any waits for a budget.
     """
+    waiting = _waiting(experiment)
     if most <= 0:
-        return 0, set()
-    trials, told = _within_budgets(work, experiment, most)
-    if not trials:
-        return 0, told
+        return 0, waiting, False
+    trials, full, told = next_to_start(work, experiment, waiting, most)
+    started = _start(work, experiment, trials) if trials else 0
+    for token in full:
+        _say_what_they_wait_for(work, experiment, waiting.filter(token=token).exclude(pk__in=told), why_full(token))
+    return started, waiting.exclude(token__in=full).exclude(pk__in=told) if full or told else waiting, bool(told)
+
+
+def _start(work: ClusterWork, experiment: Experiment, trials: list[Trial]) -> int:
+    """As many of these trials as leashes, quotas and budgets let start, now that they are held."""
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=False)
         _read_again(experiment)
         if experiment.status not in STARTING or experiment.target != ExperimentTarget.RUN:
-            return 0, told  # it was paused meanwhile, and its running trials may be frozen
+            return 0  # it was paused meanwhile, and its running trials may be frozen
+        trials = within_leashes(trials, experiment)
         room, numbers = room_now(experiment, len(trials)), _next_numbers(trials)
         why_not = why_not_in_budget(experiment, [candidate_of(trial, trial.pk in numbers) for trial in trials],
                                     work.now())
@@ -160,34 +164,14 @@ def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> tupl
         trials = trials[:starting.count]
         Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
         attempts = _make_attempts(work, trials, numbers, starting)
+    if not trials:
+        return 0
     _note_started(work, experiment, len(trials))
     logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
     for trial in trials:
         trial.message, trial.experiment = "", experiment
     attempts.hand_over(work, first_parameters([trial.pk for trial in trials]))
-    return len(trials), told
-
-
-def _within_budgets(work: ClusterWork, experiment: Experiment, most: int) -> tuple[list[Trial], set[int]]:
-    """At most so many of the waiting trials that budgets let start, as far as can be seen without holding them. The
-    others of the first few say what they wait for; their primary keys.
-    """
-    if work.budgets is None or not work.budgets.any_budget:
-        return list(_waiting(experiment).order_by("sequence_id")[:most]), set()
-    # those that have begun before are no trials more: where none may begin, they can go on
-    trials = list(_waiting(experiment).annotate(has_begun=Exists(Attempt.objects.filter(trial=OuterRef("pk"))))
-                  .order_by("-has_begun", "sequence_id")[:most + LOOKED_AT])
-    why_not = why_not_in_budget(experiment, [candidate_of(trial, trial.has_begun) for trial in trials], work.now(),
-                                locks=False)
-    told: set[int] = set()
-    for reason in {why for why in why_not if why is not None}:
-        its = {trial.pk: trial.message for trial, why in zip(trials, why_not, strict=True) if why == reason}
-        told |= its.keys()
-        if silent := [pk for pk, message in its.items() if message != reason]:
-            with work.lease.transaction():
-                Trial.objects.filter(pk__in=silent, target=TrialTarget.RUN, status=TrialJobStatus.WAITING.value).update(
-                    revision=next_revision(experiment.pk, needs_round=False), **said(reason))
-    return [trial for trial, why in zip(trials, why_not, strict=True) if why is None][:most], told
+    return len(trials)
 
 
 def _note_started(work: ClusterWork, experiment: Experiment, number: int) -> None:

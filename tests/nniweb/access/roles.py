@@ -28,6 +28,8 @@ from nniweb.experiments.models import (
     Worker,
 )
 from nniweb.experiments.models.account import Role, Scope
+from nniweb.experiments.variants.stored_variants import keep_variant
+from trainingservice.variants.code_variant import ChangedFile, variant_content
 
 #: Columns of the table. A stranger is a member whose groups have nothing to do with what is asked for.
 ROLES = ("anonymous", "stranger", "viewer", "member", "admin")
@@ -91,6 +93,8 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(), heard_at=timezone.now())
     trial = attempt.trial
     now = timezone.now()
+    trial.variant = keep_variant(variant_content("0" * 64, [ChangedFile("trial.py", "pass\n")]), now)
+    trial.save()
     rule = NotificationRule.objects.create(owner=people["member"], channel="webhook", created_at=now)
     message = NotificationDelivery.objects.create(rule=rule, occasion="test", body="{}", state="given_up", ended_at=now,
                                                   created_at=now, planned_at=now, due_at=now)
