@@ -50,6 +50,7 @@ PROGRAMS = {
     "remote_start": Program(5, ("--rounds", "1")),
     "remote_trials": Program(20, ("--rounds", "1", "--trials", "40")),
     "statements": Program(5, ("--rounds", "100")),
+    "budgets": Program(5, ("--rows", "2000", "--rounds", "50")),
     "placement": Program(10, ("--trials", "200")),
     "tuner_suggestions": Program(10, ("--trials", "1000")),
     "search_quality": Program(120, ("--seeds", "1", "--at-once", "8", "--objectives", "sphere", "nested",
