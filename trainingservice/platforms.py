@@ -38,6 +38,7 @@ BUILT_IN: dict[str, str] = {
     "command": "trainingservice.command.service:CommandTrainingService",
     "dlts": "trainingservice.dlts.service:DltsTrainingService",
     "openpai": "trainingservice.openpai.service:OpenPaiTrainingService",
+    "ray": "trainingservice.ray.service:RayTrainingService",
     "remote": "trainingservice.remote.service:RemoteTrainingService",
     "slurm": "trainingservice.slurm.service:SlurmTrainingService",
 }

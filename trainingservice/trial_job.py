@@ -69,6 +69,16 @@ class TrialLimits:
 
 
 @dataclass(frozen=True)
+class GpuDemand:
+    """What is known of the GPUs that an attempt needs, beside their number."""
+
+    #: No other job of the installation is put on its GPUs: an earlier attempt ran out of their memory.
+    alone: bool = False
+    #: An earlier attempt had a GPU of so many bytes for itself, and ran out of its memory: it needs a larger one.
+    memory_above: int = 0
+
+
+@dataclass(frozen=True)
 class JobApplicationForm:
     """Everything a platform needs to start one attempt of a trial.
 
@@ -88,6 +98,7 @@ class JobApplicationForm:
     #: None: GPUs are not looked at; 0: the trial shall see none; n: it shall have n of its own. Of a trial with several
     #: nodes: on each of them.
     gpu_number: int | None = None
+    gpu_demand: GpuDemand = GpuDemand()
     cpu_number: float | None = None
     memory_bytes: int | None = None
     image: str | None = None

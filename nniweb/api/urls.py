@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from nniweb.api import schema  # noqa: F401  tells the schema how programs and browsers sign in
-from nniweb.api.administration import audit_log, disk_usage, quotas, usage
+from nniweb.api.administration import audit_log, budgets, disk_usage, ledger, quotas, usage
 from nniweb.api.clusters import cluster_views, platforms, workers
 from nniweb.api.clusters.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
 from nniweb.api.experiments import (
@@ -76,6 +76,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/clusters/", experiment_clusters.ExperimentClustersView.as_view()),
     path(f"{EXPERIMENT}/clone/", clone.ExperimentCloneView.as_view()),
     path(f"{EXPERIMENT}/chart/", experiment_chart.ExperimentChartView.as_view()),
+    path(f"{EXPERIMENT}/forecast/", budgets.ExperimentForecastView.as_view()),
     path(f"{EXPERIMENT}/failures/", experiment_failures.ExperimentFailuresView.as_view()),
     path(f"{EXPERIMENT}/front/", pareto_front.ExperimentFrontView.as_view()),
     path(f"{EXPERIMENT}/series/", intermediate_series.ExperimentSeriesView.as_view()),
@@ -136,6 +137,7 @@ urlpatterns = [
     path("account/", account.AccountView.as_view()),
     path("tokens/", tokens.TokensView.as_view()),
     path("tokens/<int:token_id>/", tokens.TokenView.as_view()),
+    path("tokens/<int:token_id>/end/", tokens.TokenEndView.as_view()),
     path("users/", users.UsersView.as_view()),
     path("users/<int:user_id>/", users.UserView.as_view()),
     path("users/<int:user_id>/actions/sign-in-link/", users.UserSignInLinkView.as_view()),
@@ -143,6 +145,12 @@ urlpatterns = [
     path("groups/<int:group_id>/", groups.GroupView.as_view()),
     path("quotas/", quotas.QuotasView.as_view()),
     path("quotas/<int:quota_id>/", quotas.QuotaView.as_view()),
+    path("budgets/", budgets.BudgetsView.as_view()),
+    path("budgets/<int:budget_id>/", budgets.BudgetView.as_view()),
+    path("prices/", budgets.PricesView.as_view()),
+    path("prices/<int:price_id>/", budgets.PriceView.as_view()),
+    path("ledger/", ledger.LedgerView.as_view()),
+    path("ledger/export/", ledger.LedgerExportView.as_view()),
     path("audit/", audit_log.AuditView.as_view()),
     path("disk-usage/", disk_usage.DiskUsageView.as_view()),
     path("disk-usage/data-folder/", disk_usage.InstallationUsageView.as_view()),

@@ -20,6 +20,8 @@ from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice
 from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.lifecycle.reason_columns import from_document
+from nniweb.experiments.memory.estimates import predicted
+from nniweb.experiments.memory.predictor import Prediction
 from nniweb.experiments.models import (
     Attempt,
     Checkpoint,
@@ -105,6 +107,14 @@ class TrialReport:
         if self.attempt is None or self.attempt.placement is None:
             return ""
         return f"Placed on {self.attempt.runs_on.name}. {from_document('', self.attempt.placement)}".rstrip()
+
+    @cached_property
+    def gpu_memory(self) -> Prediction | None:
+        """What trials with other parameters say that it needs; None where too little is known, or it has no GPU."""
+        if self.attempt is None or not self.attempt.gpu_indices:
+            return None
+        first = TrialParameters.objects.filter(trial=self._trial, index=0).values_list("value", flat=True).first()
+        return predicted(self._trial.experiment_id, first)
 
     @cached_property
     def place(self) -> dict[str, Any] | None:

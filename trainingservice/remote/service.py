@@ -157,7 +157,9 @@ class RemoteTrainingService(PollingTrainingService):
             problem = machine.problem()
             details.append(MachineDetail(
                 name=machine.name, identity=machine.identity, gpus=() if look is None else look.gpus,
-                healthy=not problem, message=machine.message(), agent_state=machine.agent_state,
+                message=machine.message() or ("" if look is None or not machine.is_connected
+                                              else look.message(machine.name)),
+                healthy=not problem, agent_state=machine.agent_state,
                 way_home=machine.way_home(), load=machine.load))
         return details
 
@@ -198,7 +200,7 @@ class RemoteTrainingService(PollingTrainingService):
             self._absent.pop(job.id, None)
             return seen
         held = self._booked_before(job)
-        choice = held or choose_machine(number, views, kept=kept)
+        choice = held or choose_machine(number, views, kept=kept, demand=job.form.gpu_demand)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
@@ -206,7 +208,8 @@ class RemoteTrainingService(PollingTrainingService):
             raise MustWait(choice.reason)
         machine = self._machines[choice.address]
         if choice.gpu_indices is not None and not self.context.gpu_book.book(
-                machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu):
+                machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu,
+                job.form.gpu_demand.alone):
             raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
         self._waiting.forget(job.id)
         self._places[job.id] = choice.address

@@ -1,5 +1,6 @@
 """What a program needs that searches by itself: it proposes parameters, and reads what became of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
@@ -24,6 +25,8 @@ from nniweb.experiments.actions.external_proposals import (
 from nniweb.experiments.actions.given_variants import kept_variants
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.trial import LONGEST_PROPOSAL_KEY
+from nniweb.http import dry_run
+from nniweb.http.dry_run import unless_dry_run
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import Query, StrictSerializer
 from nniweb.http.permissions import signed_in_user
@@ -102,13 +105,15 @@ class ResultsSerializer(serializers.Serializer[Any]):
 
 class ProposalsView(ExperimentView):
     pagination_class = None
+    has_dry_run = True
 
     @extend_schema(operation_id="experiments_proposals", responses=ProposalsSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
         """How many proposals could run now, and how many there are."""
         return Response(_state(self.get_object()))
 
-    @extend_schema(operation_id="experiments_propose", request=ProposalsRequestSerializer, responses={
+    @extend_schema(operation_id="experiments_propose", request=ProposalsRequestSerializer,
+                   parameters=[dry_run.PARAMETER], responses={
         200: TakenProposalsSerializer, 201: TakenProposalsSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Propose parameters in an experiment whose tuner is External. Each proposal becomes a trial, and gets a slot
@@ -119,17 +124,12 @@ class ProposalsView(ExperimentView):
         form.is_valid(raise_exception=True)
         entries = form.validated_data["proposals"]
         variants = kept_variants(experiment, {f"proposals[{place}].variant": entry["variant"]
-                                              for place, entry in enumerate(entries) if "variant" in entry})
+                                               for place, entry in enumerate(entries) if "variant" in entry})
         given = [Proposed(entry["parameters"], entry.get("key"), variants.get(f"proposals[{place}].variant"))
-                 for place, entry in enumerate(entries)]
-        found, new = propose(experiment, given, signed_in_user(request), complete=form.validated_data["complete"])
-        keys = [trial.pk for trial in found]
-        rows = with_details(Trial.objects.filter(pk__in=keys))
-        shown = TrialSerializer(rows, many=True, context={"now": timezone.now()}).data
-        documents = dict(zip([row.pk for row in rows], shown, strict=True))
-        answer = {"trials": [{"key": proposal.key, "is_new": trial.pk in new, "trial": documents[trial.pk]}
-                             for proposal, trial in zip(given, found, strict=True)],
-                  **_state(Experiment.objects.get(pk=experiment.pk))}
+                  for place, entry in enumerate(entries)]
+        with unless_dry_run(request):
+            found, new = propose(experiment, given, signed_in_user(request), complete=form.validated_data["complete"])
+            answer = {"trials": _taken(given, found, new), **_state(Experiment.objects.get(pk=experiment.pk))}
         return Response(answer, status=status.HTTP_201_CREATED if new else status.HTTP_200_OK)
 
 
@@ -150,6 +150,15 @@ class ResultsView(ExperimentView):
                 "earlier answer of this experiment, or -1 to begin anew.")})
         return Response({"results": [_result(entry) for entry in told], "next": last, "has_more": has_more,
                          "status": experiment.status})
+
+
+def _taken(given: Sequence[Proposed], found: Sequence[Trial], new: set[int]) -> list[dict[str, Any]]:
+    """The trial of each proposal. ``new``: primary keys of those that were made now."""
+    rows = with_details(Trial.objects.filter(pk__in=[trial.pk for trial in found]))
+    shown = TrialSerializer(rows, many=True, context={"now": timezone.now()}).data
+    documents = dict(zip([row.pk for row in rows], shown, strict=True))
+    return [{"key": proposal.key, "is_new": trial.pk in new, "trial": documents[trial.pk]}
+            for proposal, trial in zip(given, found, strict=True)]
 
 
 def _state(experiment: Experiment) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.access import leashes
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters.metadata import defaults_of
 from nniweb.experiments.config.cluster_list import ClustersDocument, read_entries
@@ -82,7 +83,7 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
         rows[home.pk] = ExperimentCluster(
             experiment=experiment, cluster=home, position=0, is_listed=False, used_at=timezone.now(),
             trial_options=experiment.trial_options, trial_gpu_number=experiment.trial_gpu_number,
-            gpus_of_a_trial=experiment.gpus_of_a_trial)
+            gpus_of_a_trial=experiment.gpus_of_a_trial, cpus_of_a_trial=experiment.cpus_of_a_trial)
     for row in rows.values():
         row.is_listed = False
     for position, entry in enumerate(listed):
@@ -99,6 +100,7 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
             row.trial_options, row.trial_gpu_number = experiment.trial_options or {}, experiment.trial_gpu_number
         options = load_platform(cluster.platform).options_model.model_validate(row.trial_options)
         row.gpus_of_a_trial = options.gpus_of_a_trial(row.trial_gpu_number)
+        row.cpus_of_a_trial = options.cpus_of_a_trial()
         if before != (row.up_to, row.weight, row.cost, row.is_drained, row.trial_options, row.trial_gpu_number):
             row.refusal, row.failures = None, []
     for row in rows.values():
@@ -166,6 +168,7 @@ def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> N
     settings = _settings_of(experiment, entry)
     cluster = cluster_named(settings, owner)
     assert cluster is not None
+    leashes.must_reach(cluster, "name")
     platform = load_platform(cluster.platform)
     options = entry.trial_options or platform.options_model()
     check_that_workers_know(cluster.platform)

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.actions.freezing import hold_trials, must_be_able_to_freeze, release_trials, why_it_waits
@@ -99,16 +99,18 @@ def _say_why_they_wait(experiment: Experiment, before: str, revision: int) -> No
         revision=revision, **said(why_it_waits(experiment)))
 
 
-def stop(experiment: Experiment, actor: User | None = None) -> None:
-    """End the experiment and all its trials. Stopping twice, or what has ended, is harmless."""
+def stop(experiment: Experiment, actor: User | None = None, because: str = "") -> None:
+    """End the experiment and all its trials. Stopping twice, or what has ended, is harmless. ``because``: a Reason that
+    the experiment says, where a person has not just stopped it.
+    """
     with transaction.atomic():
         experiment, _ = locked(experiment)
         now = timezone.now()
         if experiment.is_finished and not Trial.objects.filter(experiment=experiment).unfinished().exists():
             return
         Experiment.objects.filter(pk=experiment.pk).update(target=ExperimentTarget.STOP)
-        move_experiment(experiment, ExperimentStatus.STOPPING, now, actor=actor)
-        audit.record("experiment.stop", experiment, actor)
+        move_experiment(experiment, ExperimentStatus.STOPPING, now, message=because, actor=actor)
+        audit.record("experiment.stop", experiment, actor, **({"because": str(because)} if because else {}))
     # the trials' targets are written by the worker, in chunks: there may be very many
 
 
@@ -139,6 +141,7 @@ def set_archived(experiment: Experiment, archived: bool, actor: User | None = No
 
 def share(experiment: Experiment, group: Group | None, actor: User | None = None) -> None:
     """Let a group see and steer the experiment; None: its owner alone (and administrators)."""
+    leashes.must_not("share an experiment", "group")
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if experiment.group != group:
@@ -151,6 +154,7 @@ def share(experiment: Experiment, group: Group | None, actor: User | None = None
 
 def hand_over(experiment: Experiment, owner: User, actor: User | None = None) -> None:
     """Make it somebody else's. Raises Refused (field ``owner``) where that person may not launch experiments."""
+    leashes.must_not("hand an experiment over", "owner")
     if not (owner.is_active and owner.may_change):
         raise Refused(f"{owner.username} may not launch or change experiments and can therefore not own one.", "owner")
     with transaction.atomic():
@@ -167,9 +171,12 @@ def stopped_by(actor: User | None) -> Reason:
     return Reason("canceled", by=actor.username) if actor else Reason("canceled")
 
 
-def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None) -> set[int]:
-    """End these trials of the experiment; primary keys of those that were going on and that nobody had wanted ended."""
-    reason = stopped_by(actor)
+def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User | None = None, because: str = ""
+                  ) -> set[int]:
+    """End these trials of the experiment; primary keys of those that were going on and that nobody had wanted ended.
+    ``because``: a Reason that they say, where a person has not just stopped them.
+    """
+    reason = because or stopped_by(actor)
     with transaction.atomic():
         experiment, revision = locked(experiment)
         now = timezone.now()
@@ -178,7 +185,8 @@ def cancel_trials(experiment: Experiment, trial_pks: Sequence[int], actor: User 
         keys = {trial.pk for trial in wanted}
         end_unsubmitted(keys, TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason, actor=actor)
         if keys:
-            audit.record("trials.cancel", experiment, actor, count=len(keys))
+            audit.record("trials.cancel", experiment, actor, count=len(keys),
+                         **({"because": str(because)} if because else {}))
         return keys
 
 
@@ -187,6 +195,7 @@ def cancel_trial(trial: Trial, actor: User | None = None) -> None:
     reason = stopped_by(actor)
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
+        leashes.must_hold()
         now = timezone.now()
         if set_targets([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor):
             end_unsubmitted([trial.pk], TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason,
@@ -198,6 +207,7 @@ def refresh_trial(trial: Trial, actor: User | None = None) -> None:
     """Have the platform asked about the trial's job now; the worker does it. Harmless while that is to be done."""
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
+        leashes.must_hold()
         running = Trial.objects.unfinished().filter(pk=trial.pk)
         asked = Attempt.objects.under_way().filter(trial__in=running)
         if not asked.exists():
@@ -286,12 +296,14 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
     """Replace a trial's tags."""
     with transaction.atomic():
         Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
+        leashes.must_hold()
         audit.record("trial.tag", trial, tags=tags)
 
 
 def write_note(trial: Trial, text: str, actor: User | None = None) -> None:
     """Replace what people have written about a trial; "" removes it."""
     with transaction.atomic():
+        leashes.must_hold()
         if text:
             TrialNote.objects.update_or_create(trial=trial, defaults={
                 "text": text, "changed_at": timezone.now(), "actor": actor})
@@ -434,6 +446,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
 
 def delete(experiment: Experiment, actor: User | None = None) -> None:
     """Out of sight at once; the worker removes what it left on the platform, then its rows."""
+    leashes.must_not("delete an experiment")
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if not experiment.is_finished or Trial.objects.filter(experiment=experiment).unfinished().exists():

@@ -223,6 +223,7 @@ class _Reading:
             checkpoint_grace=document.checkpoint_grace,
             checkpoint_signal=document.checkpoint_signal,
             pause=document.pause,
+            budget=document.budget.model_dump(by_alias=True, exclude_none=True) if document.budget else {},
             priority=document.priority,
             preemptible=document.preemptible,
             warm_start=(tuple(document.warm_start) if isinstance(document.warm_start, list)

@@ -31,6 +31,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "checkpointGrace": _duration(settings.checkpoint_grace),
         "checkpointSignal": settings.checkpoint_signal,
         "pause": settings.pause,
+        "budget": settings.budget or None,
         "priority": settings.priority or None,
         "preemptible": settings.preemptible,
         "warmStart": _warm_start(settings.warm_start),

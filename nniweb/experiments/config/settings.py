@@ -87,6 +87,8 @@ class ExperimentSettings(BaseModel):
     checkpoint_signal: str | None = None
     #: What a pause means for running trials: "wait", "freeze" or None, the default.
     pause: str | None = None
+    #: Limits that the file has, by their names there: {"gpuHours": 10.0}.
+    budget: dict[str, int | float] = {}
     #: Higher goes first; and which running trials may be frozen for a higher one: "checkpoints", "always", "never" or
     #: None, the default.
     priority: int = 0

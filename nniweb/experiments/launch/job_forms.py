@@ -13,6 +13,7 @@ from nniweb.experiments.checkpoints.stored_checkpoints import to_load, to_resume
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.given_parameters import given_text
+from nniweb.experiments.memory.gpu_demand import gpu_demand
 from nniweb.experiments.models import Attempt, Checkpoint, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.experiment_cluster import gpu_number_on, options_on
 from nniweb.experiments.models.trial import TrialTarget
@@ -67,6 +68,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         keeper=access,
         code=trial_code(experiment),
         gpu_number=options.gpus_of_a_node(gpu_number_on(experiment, attempt.cluster_id)),
+        gpu_demand=gpu_demand(attempt),
         environment=_environment(trial),
         options=options,
         limits=TrialLimits(max_trial_duration=_time_left(attempt)),

@@ -4,7 +4,9 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
+from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.budgets.budget_settings import why_never_in_budget
 from nniweb.experiments.checkpoints.checkpoint_settings import can_send_checkpoints
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.editing import settings_secrets
@@ -255,10 +257,15 @@ def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None,
 
 
 def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User, group: Group | None) -> None:
-    """Whether quotas leave room for one more experiment. In a transaction. Raises Refused."""
+    """Whether quotas and budgets leave room for one more experiment. In a transaction. Raises Refused."""
     if reason := why_no_experiment_more(owner, group):
         raise Refused(reason)
     if reason := why_not_so_many_gpus(owner, group, options.gpus_of_a_trial(settings.trial_gpu_number)):
         raise Refused(reason, "trialGpuNumber")
     if reason := why_not_this_priority(owner, group, settings.priority):
         raise Refused(reason, "priority")
+    token = asking_token()
+    if reason := why_never_in_budget(owner.pk, group.pk if group is not None else None,
+                                     token.pk if token is not None else None,
+                                     options.gpus_of_a_trial(settings.trial_gpu_number)):
+        raise Refused(reason)

@@ -135,6 +135,8 @@ class Experiment(models.Model):
     trial_gpu_number = models.PositiveIntegerField(null=True)
     #: GPUs that one trial asks for, over all its pods: what counts towards quotas.
     gpus_of_a_trial = models.PositiveIntegerField(default=0)
+    #: Likewise CPUs: what counts towards budgets.
+    cpus_of_a_trial = models.FloatField(default=1.0)
     #: The user's folder on this server, where there is one.
     code_folder = models.TextField(blank=True)
     code = models.ForeignKey(CodeArchive, models.PROTECT, null=True)
@@ -150,7 +152,7 @@ class Experiment(models.Model):
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds of running time.")
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
-    #: {"onPlatformFailure": n, "onFailure": n}: attempts more that a trial gets (see ``retries``).
+    #: {"onPlatformFailure": n, "onFailure": n, "onOutOfMemory": n}: attempts more that a trial gets (see ``retries``).
     retry = models.JSONField(default=dict)
     #: {"tellTuner": "worst" or a number, "giveUpAfter": n, "giveUpAfterEqual": n}: see ``failed_trials``.
     failed_trials = models.JSONField(default=dict)

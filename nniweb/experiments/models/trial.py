@@ -255,6 +255,13 @@ class Attempt(models.Model):
     #: GPUs are held on this machine identity while the attempt is unfinished.
     machine_identity = models.CharField(max_length=100, blank=True)
     gpu_indices = models.JSONField(null=True)
+    #: Those GPUs take no other job: an earlier attempt of the trial ran out of their memory.
+    gpu_alone = models.BooleanField(null=True, editable=False)
+    #: What it ran out of, "gpu" or "main"; None where it did not. And the bytes of the smallest of its GPUs then.
+    out_of_memory = models.CharField(max_length=4, null=True, editable=False)  # noqa: DJ001  most have none
+    gpu_total = models.BigIntegerField(null=True, editable=False)
+    #: The most bytes that its keeper saw it have on one of its GPUs; None where that is not known.
+    gpu_peak = models.BigIntegerField(null=True, editable=False)
     working_directory = models.TextField(blank=True)
     url = models.TextField(blank=True)
     #: What the platform said last of its tags.
@@ -306,6 +313,7 @@ class Attempt(models.Model):
             models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
             models.Index(fields=["place"], name="attempts_of_places", condition=Q(place__isnull=False)),
             models.Index(fields=["resumed_from"], name="attempts_resumed", condition=Q(resumed_from__isnull=False)),
+            models.Index(fields=["trial"], name="attempts_with_gpu_peaks", condition=Q(gpu_peak__isnull=False)),
         ]
 
     def __str__(self) -> str:

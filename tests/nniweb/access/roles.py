@@ -14,10 +14,12 @@ from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import (
     ApiToken,
     Attempt,
+    Budget,
     Checkpoint,
     Experiment,
     NotificationDelivery,
     NotificationRule,
+    Price,
     Quota,
     SingleSignOnIdentity,
     TensorBoard,
@@ -98,6 +100,8 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
                                                   created_at=now, planned_at=now, due_at=now)
     board = TensorBoard.objects.create(experiment=experiment, trials=[trial.public_id], created_at=now, used_at=now)
     quota = Quota.objects.create(user=people["member"], max_trials=5)
+    budget = Budget.objects.create(user=people["member"], trials=5)
+    price = Price.objects.create(cluster=experiment.cluster, gpu_hour=1)
     checkpoint = Checkpoint.objects.create(
         attempt=attempt, trial=trial, manifest="0" * 64, name="step-1", size=1, file_count=1, joined_sequence=0,
         confirmed_n=2, confirmed_at=now, created_at=now)
@@ -108,6 +112,7 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
         "first": 0, "last": 1, "path": "nowhere", "task": "x",
         "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
         "job": attempt.job_name, "rule_id": rule.public_id, "delivery_id": message.public_id,
-        "quota_id": quota.pk, "board_id": board.public_id, "ticket": "of-no-session-at-all",
+        "quota_id": quota.pk, "budget_id": budget.pk, "price_id": price.pk,
+        "board_id": board.public_id, "ticket": "of-no-session-at-all",
         "user_id": people["member"].pk, "group_id": ours.pk, "token_id": token.pk,  # type: ignore[union-attr]
         "uidb64": "nobody", "token": "used-up"})

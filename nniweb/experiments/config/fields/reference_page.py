@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from nniweb.experiments.config.document import (
     INHERITABLE,
+    BudgetDocument,
     CheckpointsDocument,
     ClusterEntryDocument,
     ExperimentDocument,
@@ -71,6 +72,7 @@ def render() -> str:
         "## clusters\n\n" + _table(ClusterEntryDocument, {}, ""),
         "## retry\n\n" + _table(RetryDocument, {}, ""),
         "## failedTrials\n\n" + _table(FailedTrialsDocument, {}, ""),
+        "## budget\n\n" + _table(BudgetDocument, {}, ""),
         "## retention\n\n" + _table(RetentionDocument, {}, ""),
         "## checkpoints\n\n" + _table(CheckpointsDocument, {}, ""),
         "## codeVariants\n\n" + _table(CodeVariantsDocument, {}, ""),
