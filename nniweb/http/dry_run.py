@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from trainingservice.words.shown_value import shown
 
 NAME = "dry_run"
-#: For the schema of a view that uses ``unless_dry_run``.
+#: For the schema of a view that has ``has_dry_run = True`` and uses ``unless_dry_run``.
 PARAMETER = OpenApiParameter(NAME, bool, description=(
     "true: check the request and answer as if it were carried out, but change nothing."))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nniweb.client.errors import NotFound
+from nniweb.client.errors import Refused
 from nniweb.mcp_server.rest import Rest
 from nniweb.mcp_server.tools.tool import Answer, Arguments
 
@@ -47,28 +47,36 @@ class Budget(Answer):
     scope: Annotated[str | None, Field(description="What the token may do at most.")]
     may_change: Annotated[bool, Field(description="Whether it may launch and change experiments.")]
     groups: list[str]
-    usage: Annotated[list[Usage], Field(description="What runs and waits now, as far as you may see.")]
+    usage: Annotated[list[Usage] | None, Field(description=(
+        "What runs and waits now, as far as you may see; null: the token may not read."))]
     quotas: Annotated[list[dict[str, Any]] | None, Field(description=(
         "Quotas of this server; null: only administrators see them. Trials that a quota holds back say so."))]
     budgets: Annotated[list[BudgetLine] | None, Field(description=(
         "Budgets that you may see; null: this server knows none."))]
-    token: Annotated[dict[str, Any] | None, Field(description=(
-        "What this token is held to besides its scope; null: nothing."))]
+    leash: Annotated[dict[str, Any] | None, Field(description=(
+        "What the leash of this token limits it to: roles, clusters, trials at a time; null: it has none."))]
 
 
 async def budget(rest: Rest, _given: BudgetArguments) -> Budget:
     """What this token may do, what limits apply to it, and what is used of them."""
     account = await rest.ask("GET", "account/")
-    usage = (await rest.ask("GET", "usage/", query={"page_size": MOST}))["results"]
-    quotas = (await rest.ask("GET", "quotas/", query={"page_size": MOST}))["results"] if account["is_admin"] else None
-    try:
-        found = (await rest.ask("GET", "budgets/", query={"page_size": MOST}))["results"]
-        budgets = [line_of(document) for document in found]
-    except NotFound:
-        budgets = None
+    usage = await _listed(rest, "usage/")
+    quotas = await _listed(rest, "quotas/") if account["is_admin"] else None
+    budgets = await _listed(rest, "budgets/")
     return Budget.model_validate({
-        **account, "user": account["username"], "usage": usage, "quotas": quotas, "budgets": budgets,
-        "token": account.get("leash")})
+        **account, "user": account["username"], "usage": usage, "quotas": quotas,
+        "budgets": None if budgets is None else [line_of(document) for document in budgets]})
+
+
+async def _listed(rest: Rest, path: str) -> list[dict[str, Any]] | None:
+    """The first rows of a list; None where the token may not see it: what else there is to tell is told."""
+    try:
+        rows: list[dict[str, Any]] = (await rest.ask("GET", path, query={"page_size": MOST}))["results"]
+    except Refused as refused:
+        if refused.status not in (403, 404):
+            raise
+        return None
+    return rows
 
 
 def line_of(document: dict[str, Any]) -> BudgetLine:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from nniweb.client.errors import Refused
 from nniweb.mcp_server.rest import Rest, path_part
 from nniweb.mcp_server.tools.tool import Answer, Arguments, DryRun, ExperimentId
 
@@ -86,7 +87,7 @@ class ProposeAnswer(Answer):
     waiting: int
     running: int
     status: str
-    forecast: Forecast
+    forecast: Annotated[Forecast | None, Field(description="null: the token may not read what it is made of.")]
 
 
 async def propose(rest: Rest, given: ProposeArguments) -> ProposeAnswer:
@@ -106,11 +107,16 @@ async def propose(rest: Rest, given: ProposeArguments) -> ProposeAnswer:
         **document, "is_dry_run": given.dry_run, "trials": taken, "forecast": forecast})
 
 
-async def forecast_of(rest: Rest, path: str, new_trials: int) -> Forecast:
-    """What so many trials more of an experiment would take. ``path``: the experiment's, below ``/api/v1/``."""
-    document = await rest.ask("GET", path)
-    ended = (await rest.ask("GET", f"{path}trials/", query={
-        "status": "SUCCEEDED", "order": "-ended", "page_size": _MOST_LOOKED_AT}))["results"]
+async def forecast_of(rest: Rest, path: str, new_trials: int) -> Forecast | None:
+    """What so many trials more of an experiment would take. ``path``: the experiment's, below ``/api/v1/``. None where
+    the caller may not read that: what was asked for besides is done.
+    """
+    try:
+        document = await rest.ask("GET", path)
+        ended = (await rest.ask("GET", f"{path}trials/", query={
+            "status": "SUCCEEDED", "order": "-ended", "page_size": _MOST_LOOKED_AT}))["results"]
+    except Refused:
+        return None
     durations = [trial["duration"] for trial in ended if trial["duration"] is not None]
     mean = sum(durations) / len(durations) if durations else None
     seconds = mean if mean is not None else document["max_trial_duration"]
