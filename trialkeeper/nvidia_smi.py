@@ -117,13 +117,17 @@ def _buses() -> List[str]:
 
 
 def _count_processes(gpus: Dict[str, Dict[str, Any]], until: float) -> None:
-    answer = ask([PROGRAM, "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader,nounits"], until)
+    answer = ask([PROGRAM, "--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"], until)
     if answer.exit_code and not any("fault" in gpu for gpu in gpus.values()):
         raise NoGpuReading("%s failed with exit code %d: %s" % (PROGRAM, answer.exit_code, answer.why))
     for line in answer.text.splitlines():
-        uuid = line.split(",")[0].strip()
-        if uuid in gpus:
-            gpus[uuid]["processes"] += 1
+        uuid, _, rest = line.partition(",")
+        pid, _, used = rest.partition(",")
+        gpu, number, mib = gpus.get(uuid.strip()), whole_number(pid.strip()), _number(used.strip())
+        if gpu is not None:
+            gpu["processes"] += 1
+            if number is not None and mib is not None:
+                gpu.setdefault("memory_of", {})[number] = mib * _MIB
 
 
 def _number(field: str) -> Optional[int]:

@@ -1,4 +1,4 @@
-"""Refuses ``dry_run`` where a change cannot be tried: it would be carried out although the caller asked for no change."""
+"""Refuses ``dry_run`` where a change cannot be tried: it would be made although the caller asked for no change."""
 
 from collections.abc import Callable
 from typing import Any

@@ -6,7 +6,7 @@ file is named by NVIDIA_SMI_FAKE_FILE:
 
     {"gpus": [{"name": ..., "utilization": 0-100, "memory_used": MiB, "memory_total": MiB, "processes": [pid, ...],
                "errors": uncorrected ones of its memory, "says": what stands in place of its values, None for nothing}],
-     "failure": null or [exit code, text], "delay": seconds}
+     "memory_of": {pid: MiB}, "failure": null or [exit code, text], "delay": seconds}
 
 Each call adds a line with its first argument to the file of the same name with ``.calls`` at its end.
 """
@@ -121,7 +121,8 @@ def main(arguments: list[str]) -> int:
     elif query.startswith("--query-compute-apps="):
         for index, gpu in enumerate(gpus):
             for pid in gpu["processes"]:
-                known = {"gpu_uuid": uuid(index), "pid": str(pid)}
+                known = {"gpu_uuid": uuid(index), "pid": str(pid),
+                         "used_memory": str(state.get("memory_of", {}).get(str(pid), "[N/A]"))}
                 columns = query.partition("=")[2].split(",")
                 sys.stdout.write(", ".join(known.get(column, "[N/A]") for column in columns) + "\n")
     else:

@@ -55,10 +55,11 @@ def spent(budget: Budget, person: int, month: str, *, keeps: bool = False) -> Sp
     since, rows = sum_of(entries & Q(pk__gt=kept.counted_to))
     if keeps and rows >= KEEP_AFTER:
         _keep(kept, entries)
-    return _spending(kept) + since
+    return kept_spending(kept) + since
 
 
-def _spending(kept: BudgetUse) -> Spending:
+def kept_spending(kept: BudgetUse) -> Spending:
+    """The sum that is kept."""
     return Spending(kept.trials, kept.milliseconds, kept.gpu_milliseconds, kept.milli_cpu_milliseconds, kept.money)
 
 
@@ -70,7 +71,7 @@ def _keep(kept: BudgetUse, entries: Q) -> None:
     more, _ = sum_of(entries & Q(pk__gt=kept.counted_to, pk__lte=up_to))
     BudgetUse.objects.update_or_create(
         budget_id=kept.budget_id, person=kept.person, month=kept.month,
-        defaults={**asdict(_spending(kept) + more), "counted_to": up_to})
+        defaults={**asdict(kept_spending(kept) + more), "counted_to": up_to})
 
 
 class _Settled:

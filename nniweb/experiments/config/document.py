@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.callback_address import check_callback_address
+from nniweb.experiments.config.trial_script.code_variants import CodeVariantsDocument
 from nniweb.experiments.config.trial_script.metric_pattern import check_pattern
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
@@ -322,6 +323,9 @@ class ExperimentDocument(SettingsModel):
         None, description="Fork trials from a process that has imported their modules, on platforms whose machines "
                           "have an agent (local, remote). true: the modules that the first trials load; or the names "
                           "of modules. See docs/warm-trials.md. (Not in NNI.)")
+    code_variants: bool | CodeVariantsDocument | None = Field(
+        None, description="Permit trials that are submitted, proposed from outside or run again to bring a patch of "
+                          "the experiment's code. true, or the fields below. See docs/code-variants.md. (Not in NNI.)")
     metrics: MetricsDocument | None = Field(
         None, description="Where the metrics of a script that does not import nni are read. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(

@@ -35,6 +35,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "priority": settings.priority or None,
         "preemptible": settings.preemptible,
         "warmStart": _warm_start(settings.warm_start),
+        "codeVariants": settings.code_variants or None,
         "metrics": settings.metrics or None,
         "replicates": settings.replicates or None,
         "multiPhase": settings.multi_phase or None,

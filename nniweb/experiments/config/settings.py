@@ -95,6 +95,8 @@ class ExperimentSettings(BaseModel):
     preemptible: str | None = None
     #: Trials are forked from a process that has imported these modules; True: those that the first ones load.
     warm_start: bool | tuple[str, ...] = False
+    #: {"paths", "maxBytes"}: which changes to the code a trial may bring; {}: none.
+    code_variants: dict[str, Any] = {}
     #: Where the metrics of a script are read, as the file has it; "result" is always there. {}: trials report them.
     metrics: dict[str, Any] = {}
     #: {"n", "seeds", "racing"} as the file has them, less what is left out; {} where it has none.
