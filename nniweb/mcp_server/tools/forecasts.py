@@ -6,12 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nniweb.client.errors import NotFound, Refused
+from nniweb.client.errors import Refused
 from nniweb.mcp_server.rest import Rest
 from nniweb.mcp_server.tools.tool import Answer
-
-#: Ended trials whose durations are asked for where the server has no forecast.
-_MOST_LOOKED_AT = 50
 
 
 class BudgetLine(Answer):
@@ -33,12 +30,11 @@ class ExperimentForecast(Answer):
 
     trials: Annotated[int | None, Field(description="At most so many; null: no limit.")]
     trial_concurrency: Annotated[int, Field(description="At most so many at a time.")]
-    seconds_per_trial: Annotated[float | None, Field(description="null: not known.")] = None
+    seconds_per_trial: Annotated[float | None, Field(description="null: not known.")]
     basis: Annotated[str | None, Field(description=(
-        "From what that is known: trials, earlier_experiments, or max_trial_duration (the most it may take)."))] = None
-    expected: Annotated[dict[str, float] | None, Field(description=(
-        "Hours, trials and money; null: not known."))] = None
-    budgets: Annotated[list[BudgetLine], Field(description="Towards which its trials count.")] = []
+        "From what that is known: trials, earlier_experiments, or max_trial_duration (the most it may take)."))]
+    expected: Annotated[dict[str, float] | None, Field(description="Hours, trials and money; null: not known.")]
+    budgets: Annotated[list[BudgetLine], Field(description="Towards which its trials count.")]
 
 
 class TrialsForecast(Answer):
@@ -56,10 +52,10 @@ class TrialsForecast(Answer):
 
 def of_launch(document: dict[str, Any]) -> ExperimentForecast:
     """The forecast in a checked launch."""
-    found = document.get("forecast") or {}
+    found = document["forecast"]
     return ExperimentForecast.model_validate({
-        "trials": document["max_trial_number"], **found, "trial_concurrency": document["trial_concurrency"],
-        "budgets": [budget_line(budget) for budget in found.get("budgets", ())]})
+        **found, "trial_concurrency": document["trial_concurrency"],
+        "budgets": [budget_line(budget) for budget in found["budgets"]]})
 
 
 async def of_trials(rest: Rest, path: str, new_trials: int) -> TrialsForecast | None:
@@ -68,32 +64,20 @@ async def of_trials(rest: Rest, path: str, new_trials: int) -> TrialsForecast | 
     """
     try:
         document = await rest.ask("GET", path)
-        found = await _forecast(rest, path, document)
+        found = await rest.ask("GET", f"{path}forecast/")
     except Refused:
         return None
-    seconds = found["seconds_per_trial"]
+    seconds, basis, most = found["seconds_per_trial"], found["basis"], document["max_trial_duration"]
+    if seconds is None and most is not None:
+        seconds, basis = most, "max_trial_duration"
     hours = None if seconds is None else new_trials * seconds / 3600
     expected = found["expected"] or {}
     per_hour = expected["money"] / expected["wall_hours"] if expected.get("wall_hours") else None
     return TrialsForecast(
-        new_trials=new_trials, seconds_per_trial=seconds, basis=found["basis"], trial_hours=hours,
+        new_trials=new_trials, seconds_per_trial=seconds, basis=basis, trial_hours=hours,
         gpu_hours=None if hours is None else hours * (document["trial_gpu_number"] or 0),
         money=None if hours is None or per_hour is None else hours * per_hour,
         budgets=[budget_line(budget) for budget in found["budgets"]])
-
-
-async def _forecast(rest: Rest, path: str, document: dict[str, Any]) -> dict[str, Any]:
-    """The server's; of one that has none, what its trials so far took."""
-    try:
-        found: dict[str, Any] = await rest.ask("GET", f"{path}forecast/")
-    except NotFound:
-        ended = (await rest.ask("GET", f"{path}trials/", query={
-            "status": "SUCCEEDED", "order": "-ended", "page_size": _MOST_LOOKED_AT}))["results"]
-        known = [trial["duration"] for trial in ended if trial["duration"] is not None]
-        most = document["max_trial_duration"]
-        found = {"seconds_per_trial": sum(known) / len(known) if known else most, "expected": None, "budgets": [],
-                 "basis": "trials" if known else "max_trial_duration" if most is not None else None}
-    return found
 
 
 def budget_line(document: dict[str, Any]) -> BudgetLine:
