@@ -226,7 +226,8 @@ def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
             "start. Lower trialGpuNumber in a new experiment, or ask an administrator to raise the limit.")
 
 
-def _whose_budget(kind: str, name: str) -> str:
+def whose_budget(kind: str, name: str) -> str:
+    """Of the arguments of a reason, in words."""
     return {"person": f"the budget of {name}", "each_person": "the budget that each person has",
             "group": f"the budget of the group {name}", "token": f"the budget of the token {name}",
             "experiment": f"the budget of the experiment {name}"}[kind]
@@ -242,7 +243,7 @@ def _of_budget(unit: str, most: float, period: str) -> str:
 
 
 def _budget(whose: Mapping[str, str], unit: str, most: float, left: float, period: str, again: str) -> str:
-    return (f"Waits for {_whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
+    return (f"Waits for {whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
             f"{left:g} {'is' if unit == 'money' else 'are'} left. "
             + (f"It begins anew on {again} (UTC). " if again else "") + _WHO_RAISES[whose["kind"] == "experiment"])
 
@@ -252,7 +253,7 @@ _WHO_RAISES = ("An administrator can raise it.", "Whoever may change the experim
 
 
 def _no_budget(whose: Mapping[str, str], unit: str, period: str) -> str:
-    return _with_capital(f"{_whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
+    return _with_capital(f"{whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
                          f"{' in any month' if period == 'month' else ''}, so no trial could ever start. Ask an "
                          "administrator to raise it.")
 

@@ -33,7 +33,7 @@ def write_json(experiment: Experiment, out: TextIO, *, intermediate: bool = Fals
         out.write(piece)
 
 
-def writecsv_text(experiment: Experiment, out: TextIO, *, intermediate: bool = False, raw: bool = False) -> None:
+def write_csv(experiment: Experiment, out: TextIO, *, intermediate: bool = False, raw: bool = False) -> None:
     """All trials; see ``csv_pieces``."""
     for piece in csv_pieces(Trial.objects.filter(experiment=experiment), intermediate=intermediate, raw=raw):
         out.write(piece)
