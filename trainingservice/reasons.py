@@ -11,7 +11,7 @@ Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str
 from __future__ import annotations
 
 import signal as signals
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,9 +215,47 @@ def _quota(whose: Mapping[str, str], unit: str, most: int, asked: int = 0) -> st
             f"{_TURNS}")
 
 
+def _leash_cluster(token: str, cluster: str, allowed: Sequence[str]) -> str:
+    asked = f"the cluster {shown(cluster)}" if cluster else "a cluster that the launch would make"
+    known = f"the clusters {', '.join(allowed)}" if allowed else "clusters that are set up already"
+    return f"The token {shown(token)} has a leash: it may use {known}, not {asked}."
+
+
 def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
     return (f"A trial asks for {count_of(asked)}, but {_whose(**whose)} allows only {most} at a time, so it can never "
             "start. Lower trialGpuNumber in a new experiment, or ask an administrator to raise the limit.")
+
+
+def whose_budget(kind: str, name: str) -> str:
+    """Of the arguments of a reason, in words."""
+    return {"person": f"the budget of {name}", "each_person": "the budget that each person has",
+            "group": f"the budget of the group {name}", "token": f"the budget of the token {name}",
+            "experiment": f"the budget of the experiment {name}"}[kind]
+
+
+_UNITS = {"gpu_hours": "GPU-hours", "cpu_hours": "CPU-hours", "trials": "trials", "wall_hours": "hours of trials",
+          "money": "of money"}
+
+
+def _of_budget(unit: str, most: float, period: str) -> str:
+    amount = count_of(int(most), "trial") if unit == "trials" else f"{most:g} {_UNITS[unit]}"
+    return f"{amount} {'a month' if period == 'month' else 'in total'}"
+
+
+def _budget(whose: Mapping[str, str], unit: str, most: float, left: float, period: str, again: str) -> str:
+    return (f"Waits for {whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
+            f"{left:g} {'is' if unit == 'money' else 'are'} left. "
+            + (f"It begins anew on {again} (UTC). " if again else "") + _WHO_RAISES[whose["kind"] == "experiment"])
+
+
+_WHO_RAISES = ("An administrator can raise it.", "Whoever may change the experiment can raise its own budget, an "
+               "administrator any.")
+
+
+def _no_budget(whose: Mapping[str, str], unit: str, period: str) -> str:
+    return _with_capital(f"{whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
+                         f"{' in any month' if period == 'month' else ''}, so no trial could ever start. Ask an "
+                         "administrator to raise it.")
 
 
 def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> str:
@@ -335,6 +373,15 @@ def _some_machines(machines: list[Mapping[str, Any]], bad: int, count: int) -> s
     each = [f"{one['machine']}: {str(one['said']).rstrip('. ')}" for one in machines]
     more = [f"and {bad - len(machines)} more"] if bad > len(machines) else []
     return f"{bad} of {count} machines cannot be used ({'; '.join([*each, *more])})."
+
+
+_NO_VARIANTS = {
+    "not_permitted": "This experiment takes no variants of its code, because its config has no codeVariants. Launch an "
+                     "experiment whose config has codeVariants: true, or with the paths that may be changed.",
+    "not_fetched": "The experiment's code has not been fetched yet, so a variant cannot be compared with it. Try again "
+                   "when the experiment is RUNNING.",
+    "removed": "The copy of the experiment's code is not there any more, so nothing can be changed in it. Launch the "
+               "code again."}
 
 
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
@@ -655,6 +702,28 @@ CODES: dict[str, Kind] = {
     "quota": Kind(
         "A quota of the owner or the group, or the limit of the cluster, is used up. unit: trials or gpus. whose: kind "
         "(person, each_person, group, cluster) and name.", _quota),
+    "leash_trials": Kind(
+        "As many trials of a token are under way as its leash allows. token: its name; most: trials at a time.",
+        lambda token, most: (f"Waits for the leash of the token {shown(token)}: at most {count_of(most, 'trial')} at a "
+                             f"time. {_TURNS}")),
+    "leash_cluster": Kind(
+        "The leash of a token does not allow the cluster. cluster: its name, empty where the launch would make it; "
+        "allowed: names of those that it allows, empty for all that there are.", _leash_cluster),
+    "leash_forbids": Kind(
+        "No token with a leash may do this. wish: what.",
+        lambda token, wish: (f"The token {shown(token)} has a leash, with which it cannot {wish}. Ask its owner to do "
+                             "it.")),
+    "token_ended": Kind(
+        "A token was ended, and what it ran with it. by: the user name of who ended it, empty where that is not known.",
+        lambda token, by="": f"The token {shown(token)} was ended{f' by {by}' if by else ''}."),
+    "budget": Kind(
+        "A budget is used up, so no trial starts; what runs goes on. unit: gpu_hours, cpu_hours, trials, wall_hours or "
+        "money. most: the limit, left: what is left of it. period: month or total. again: the day on which the next "
+        "month begins, \"\" of a total. whose: kind (person, each_person, group, token, experiment) and name.",
+        _budget),
+    "no_budget": Kind(
+        "A budget of the owner, the group or the token allows nothing, so that no trial could start. Arguments as with "
+        "budget.", _no_budget),
     "quota_too_small": Kind(
         "One trial asks for more GPUs than a quota or the cluster's limit ever allows.", _quota_too_small),
     "experiment_quota": Kind(
@@ -1003,6 +1072,10 @@ CODES: dict[str, Kind] = {
     "key_of_another": Kind(
         "A key names a proposal with other parameters. key, trial: its number.",
         lambda key, trial: f"The key {shown(key)} names trial {trial}, whose parameters are others. Use a new key."),
+    "no_variants": Kind(
+        "A trial was to have a variant of the code, and the experiment takes none. why: not_permitted (its config does "
+        "not ask for it), not_fetched (its code is not there yet), removed (its code is not there any more).",
+        lambda why: _NO_VARIANTS[why]),
     "auto_model": Kind(
         "Auto has few results, which a model of all of them makes the most of. most: up to so many results.",
         lambda most: f"A model of all results finds good parameters with the fewest trials, up to {most} results."),

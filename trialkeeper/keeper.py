@@ -441,7 +441,7 @@ class Keeper:
         reaps = become_reaper_of_orphans()
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
-            wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id,
+            wake=self._wakeups.pipe, for_trials=self._folders_for_trials(), mark=self._journal.journal_id,
             checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables)
         output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
         self._kernel_kills = KernelKills()
@@ -479,6 +479,13 @@ class Keeper:
                 self._wakeups.threads.start("mlflow", self._mlflow.serve)
             given.variables.update(self._mlflow.variables())
         return given
+
+    def _folders_for_trials(self) -> Optional[str]:
+        """What PYTHONPATH gets."""
+        folders = [folder_for_trials(self._folder)]
+        if self._mlflow is not None:
+            folders.append(self._mlflow.folder_for_trials(self._folder))
+        return os.pathsep.join(folder for folder in folders if folder is not None) or None
 
     def _choose_port(self) -> None:
         """Where the ranks of a trial with several nodes meet: as late as can be, so that no other program takes it."""

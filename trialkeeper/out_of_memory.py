@@ -33,7 +33,7 @@ _MAIN = re.compile(
     r"|OOM when allocating tensor|\[Errno 12\] Cannot allocate memory|java\.lang\.OutOfMemoryError"
     r"|[Cc]annot allocate vector of size|oom[-_ ]kill event|Exceeded job memory limit")
 #: What a parent says of a child that was killed.
-_KILLED = re.compile(r"killed by signal: Killed|\bdied with <Signals\.SIGKILL|exitcode\s*: -9\b|^Killed$")
+_KILLED = re.compile(r"killed by signal: Killed|\bdied with <Signals\.SIGKILL|exitcode\s*: -9\b|^Killed\Z")
 _TRACEBACK = "Traceback (most recent call last):"
 #: Before a traceback that belongs to the one before it.
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")

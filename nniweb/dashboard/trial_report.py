@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
+from nniweb.dashboard.experiment_tabs.shown_variants import VariantDiff, diff_of
 from nniweb.dashboard.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.checkpoints import checkpoints_of_trial
@@ -119,6 +120,11 @@ class TrialReport:
     def place(self) -> dict[str, Any] | None:
         """The warm place in which the attempt that is shown runs or ran, and the trials that shared it."""
         return place_document(self.attempt)
+
+    @cached_property
+    def variant(self) -> VariantDiff | None:
+        """What it has instead of files of the experiment's code."""
+        return diff_of(self._trial)
 
     @property
     def is_earlier(self) -> bool:

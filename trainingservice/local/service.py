@@ -58,7 +58,8 @@ class LocalTrainingService(PollingTrainingService):
     """Runs trials on this machine.
 
     The command runs in the user's code folder itself, as with NNI (``snapshotCode`` gives each trial
-    a copy). All else lies in ``<state folder>/trials/<experiment>/<job name>``. Keepers are started
+    a copy, and a code variant gives one to its trial). All else lies in
+    ``<state folder>/trials/<experiment>/<job name>``. Keepers are started
     by the machine's agent, a child process; neither ends when the server does. The agent tells of each
     start and end at once, so the intervals of questions are a safety net only.
     """
@@ -68,6 +69,7 @@ class LocalTrainingService(PollingTrainingService):
     options_model: ClassVar[type[TrialOptions]] = LocalTrialOptions
     shares_code_folder: ClassVar[bool] = True
     ships_code: ClassVar[bool] = False
+    takes_variants: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
     pinned_to_host: ClassVar[bool] = True
     metadata_keys: ClassVar[dict[str, str]] = {
@@ -386,7 +388,8 @@ class LocalTrainingService(PollingTrainingService):
         if code is None:
             return None
         user_folder = self._agents.user_folder(self._os_user(job))
-        if code.folder is not None and not self._options(job.form.options).copies_code():
+        in_folder = code.folder is not None and not self._options(job.form.options).copies_code()
+        if in_folder and job.form.variant is None:
             return {"folder": str(code.folder)}
         scratch = self._code_folder(experiment_id)
         with self._packing:

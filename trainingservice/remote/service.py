@@ -61,6 +61,7 @@ class RemoteTrainingService(PollingTrainingService):
     platform: ClassVar[str] = "remote"
     settings_model: ClassVar[type[ClusterSettings]] = RemoteClusterSettings
     options_model: ClassVar[type[TrialOptions]] = RemoteTrialOptions
+    takes_variants: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
     metadata_keys: ClassVar[dict[str, str]] = {
         "host_keys": "Fingerprints of host keys, for jump hosts and for machines whose settings have none: a JSON "

@@ -1,4 +1,4 @@
-"""How much GPU memory an attempt holds, and was seen to have."""
+"""How much GPU memory an attempt was seen to have."""
 
 from django.db import migrations, models
 
@@ -7,7 +7,6 @@ class Migration(migrations.Migration):
     dependencies = [("experiments", "0066_out_of_memory")]
 
     operations = [
-        migrations.AddField("attempt", "gpu_memory", models.BigIntegerField(editable=False, null=True)),
         migrations.AddField("attempt", "gpu_peak", models.BigIntegerField(editable=False, null=True)),
         migrations.AddIndex("attempt", models.Index(
             fields=["trial"], name="attempts_with_gpu_peaks", condition=models.Q(gpu_peak__isnull=False))),

@@ -84,6 +84,9 @@ class Trial(models.Model):
     token = models.ForeignKey("experiments.ApiToken", models.SET_NULL, null=True, editable=False, related_name="trials",
                               db_index=False)
     rerun_of = models.ForeignKey("self", models.SET_NULL, null=True, related_name="reruns")
+    #: Files that it has instead of those of the experiment's code; None: it runs the code as it is.
+    variant = models.ForeignKey("experiments.CodeVariant", models.PROTECT, null=True, related_name="trials",
+                                editable=False, db_index=False)
     #: The tuner's number of this parameter set; None for those it was not asked for.
     ask_number = models.PositiveIntegerField(null=True)
     #: The trial that it goes on with, by its tuner: from that one's latest checkpoint, where it has one.
@@ -153,6 +156,7 @@ class Trial(models.Model):
             models.Index(fields=["proposal"], name="trials_of_proposals", condition=Q(proposal__isnull=False)),
             models.Index(fields=["token"], name="trials_by_token", condition=Q(token__isnull=False)),
             models.Index(fields=["continues"], name="trials_continuing", condition=Q(continues__isnull=False)),
+            models.Index(fields=["variant"], name="trials_of_variants", condition=Q(variant__isnull=False)),
             # what retention has not looked at yet, the oldest first
             *(models.Index(fields=["experiment", "ended_at"], name=f"trials_with_{kind}",
                            condition=Q((f"{kind}_removed_at", None), ended_at__isnull=False))
