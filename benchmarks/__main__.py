@@ -52,6 +52,7 @@ PROGRAMS = {
     "statements": Program(5, ("--rounds", "100")),
     "budgets": Program(5, ("--rows", "2000", "--rounds", "50")),
     "placement": Program(10, ("--trials", "200")),
+    "gpu_packing": Program(10, ("--seeds", "1", "--trials", "150")),
     "tuner_suggestions": Program(10, ("--trials", "1000")),
     "search_quality": Program(120, ("--seeds", "1", "--at-once", "8", "--objectives", "sphere", "nested",
                                    "--searchers", "TPE", "Anneal", "Random", "Optuna TPE")),
