@@ -64,7 +64,7 @@ def test_a_job_whose_worker_is_killed_fails_as_the_platforms_doing_and_leaves_no
     real_head.kill_supervisor(form.job_name)
     detail = bench.wait_for_status(service, form, FAILED)
     assert code_of(detail.cause) == "node_failed"
-    assert "Message of Ray: Job supervisor actor died" in detail.message
+    assert "Message of Ray: " in detail.message
     bench.wait("the trial does not outlive its job", lambda: not bench.trial_processes(form))
 
 
