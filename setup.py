@@ -12,14 +12,17 @@ from setuptools.errors import SetupError
 
 ROOT = Path(__file__).resolve().parent
 #: Folders and files of a checkout that a wheel holds, as patterns. ``.gz``: what the server sends in place of the file.
-BUNDLED = ("templates/**/*", "static/**/*", "examples/quadratic/*", "examples/digits/*")
+BUNDLED = ("templates/**/*", "static/**/*", "examples/quadratic/*", "examples/digits/*",
+           # what agents read as resources (nniweb/mcp_server/reference.py)
+           *(f"docs/{page}.md" for page in ("experiment-config", "external-tuner", "search-space", "skill",
+                                            "trial-filter", "tuners", "your-script")))
 #: The libraries, and what their licences ask to be handed on with them.
 BROWSER_LIBRARIES = {
     "echarts": ("dist/echarts.min.js", "dist/echarts.common.min.js", "LICENSE", "NOTICE", "licenses/*"),
     "swagger-ui-dist": ("swagger-ui-bundle.js", "swagger-ui-bundle.js.LICENSE.txt", "swagger-ui.css", "LICENSE",
                         "NOTICE"),
 }
-EXTRAS = ("azure", "oidc", "s3", "scale", "tensorboard", "tuners")
+EXTRAS = ("azure", "mcp", "oidc", "s3", "scale", "tensorboard", "tuners")
 
 
 class BuildWithFiles(build_py):

@@ -32,7 +32,7 @@ from benchmarks.reporting import Report  # noqa: E402
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 
 #: At most so many times the wall time of ``xargs``: 200 trials that do nothing, 80 that sleep for a second.
-NOTHING_LIMIT, SLEEP_LIMIT = 2.5, 1.06
+NOTHING_LIMIT, SLEEP_LIMIT = 1.8, 1.06
 #: From a trial's end to the next one's start, in milliseconds.
 GAP_MEDIAN, GAP_P95 = 40.0, 100.0
 #: Processor time of the server for one trial, in milliseconds.

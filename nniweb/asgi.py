@@ -32,6 +32,7 @@ from nniweb.http.shortage import come_again_when_short  # noqa: E402
 from nniweb.keeperapi.application import KeeperApplication  # noqa: E402
 from nniweb.live.routing import websocket_urlpatterns  # noqa: E402
 from nniweb.live.signed_in import signed_in_only  # noqa: E402
+from nniweb.mcp_server.address import is_for_mcp  # noqa: E402
 from nniweb.middleware.allowances import ANYBODYS_BYTES  # noqa: E402
 from nniweb.middleware.backpressure import with_backpressure  # noqa: E402
 from nniweb.middleware.body_size import not_too_large  # noqa: E402
@@ -65,6 +66,11 @@ django_application: Any = not_too_large(_pages, may_send)
 _probes = not_too_large(probes.probe_application, lambda scope: ANYBODYS_BYTES)
 get_resolver().url_patterns  # noqa: B018  # loads the pages and REST now, not while the first visitor waits
 keeper_application = KeeperApplication()
+mcp_application: Any = None
+if settings.MCP:  # off, nothing of it is loaded
+    from nniweb.mcp_server.http_application import mcp_server
+
+    mcp_application = mcp_server(django_application)
 websocket_application: Any = own_pages_only(AuthMiddlewareStack(signed_in_only(URLRouter(websocket_urlpatterns))))
 leave_alone_what_is_loaded()
 take_the_place_of_daphnes()
@@ -74,6 +80,8 @@ give_back_regularly()
 async def _routed(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     if scope["type"] == "http" and scope["path"].startswith(contract.URL_PREFIX):
         await keeper_application(scope, receive, send)  # its own limits are lower
+    elif scope["type"] == "http" and mcp_application is not None and is_for_mcp(scope):
+        await mcp_application(scope, receive, with_backpressure(send))
     elif scope["type"] == "http":
         await django_application(scope, receive, with_backpressure(send))
     elif scope["type"] == "websocket":

@@ -127,9 +127,10 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "nniweb.middleware.static_files.StaticFilesMiddleware",
-    "nniweb.http.private_answers.PrivateAnswersMiddleware",
+    "nniweb.middleware.private_answers.PrivateAnswersMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "nniweb.middleware.dry_runs.DryRunsMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "nniweb.experiments.access.request_actor.WhoAsksMiddleware",
@@ -292,6 +293,10 @@ KEEPER_CALLS, KEEPER_MEGABYTES = number("NNIWEB_KEEPER_CALLS", 50), number("NNIW
 TRIAL_BYTES = number("NNIWEB_TRIAL_MB", 512) * 1_000_000
 # requests a minute of one person or token; 0: as many as they like
 API_RATE = number("NNIWEB_API_RATE", 3000)
+# tools for agents at /mcp/
+MCP = boolean("NNIWEB_MCP", False)
+if MCP:
+    _needs_package("mcp", "NNIWEB_MCP", "mcp")
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "nniweb.http.authentication.TokenAuthentication",

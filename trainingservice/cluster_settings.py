@@ -166,6 +166,10 @@ class TrialOptions(SettingsModel):
         """How many GPUs one trial asks for in all, where trialGpuNumber is ``gpu_number``."""
         return gpu_number or 0
 
+    def cpus_of_a_trial(self) -> float:
+        """How many CPUs one trial asks for in all; one for each process where the options do not say it."""
+        return 1.0
+
     def gpus_of_a_node(self, gpu_number: int | None) -> int | None:
         """How many GPUs one node of a trial gets, where trialGpuNumber is ``gpu_number``; None: they are not looked at.
         """

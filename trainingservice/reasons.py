@@ -11,7 +11,7 @@ Text that somebody else wrote (a platform, a plug-in, a person) is a plain ``str
 from __future__ import annotations
 
 import signal as signals
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,8 @@ OF_PLATFORMS = {
     "platform_waits": "The job cannot continue for another reason that the platform gives.",
     "platform_requeued": "The platform ended the job and has queued it again.",
     "platform_state_unknown": "The platform reports a state that does not tell whether the job runs. cause: the state.",
-    "out_of_memory": "The trial was killed because it exceeded its memory limit or its machine ran out of memory.",
+    "out_of_memory": "The trial ran out of memory: of its GPU, of its machine, or of a limit on what it may use. "
+                     "memory: gpu or main; line: of its output that says so; gpu_total: bytes of memory of its GPU.",
     "evicted": "The platform evicted the trial from its machine (lack of memory or disk space, a drain, a shutdown).",
     "preempted": "The platform ended the trial to make room for another job.",
     "submission_lost": "It is not known whether the submission reached the platform. The server looks for the job and "
@@ -214,9 +215,47 @@ def _quota(whose: Mapping[str, str], unit: str, most: int, asked: int = 0) -> st
             f"{_TURNS}")
 
 
+def _leash_cluster(token: str, cluster: str, allowed: Sequence[str]) -> str:
+    asked = f"the cluster {shown(cluster)}" if cluster else "a cluster that the launch would make"
+    known = f"the clusters {', '.join(allowed)}" if allowed else "clusters that are set up already"
+    return f"The token {shown(token)} has a leash: it may use {known}, not {asked}."
+
+
 def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
     return (f"A trial asks for {count_of(asked)}, but {_whose(**whose)} allows only {most} at a time, so it can never "
             "start. Lower trialGpuNumber in a new experiment, or ask an administrator to raise the limit.")
+
+
+def whose_budget(kind: str, name: str) -> str:
+    """Of the arguments of a reason, in words."""
+    return {"person": f"the budget of {name}", "each_person": "the budget that each person has",
+            "group": f"the budget of the group {name}", "token": f"the budget of the token {name}",
+            "experiment": f"the budget of the experiment {name}"}[kind]
+
+
+_UNITS = {"gpu_hours": "GPU-hours", "cpu_hours": "CPU-hours", "trials": "trials", "wall_hours": "hours of trials",
+          "money": "of money"}
+
+
+def _of_budget(unit: str, most: float, period: str) -> str:
+    amount = count_of(int(most), "trial") if unit == "trials" else f"{most:g} {_UNITS[unit]}"
+    return f"{amount} {'a month' if period == 'month' else 'in total'}"
+
+
+def _budget(whose: Mapping[str, str], unit: str, most: float, left: float, period: str, again: str) -> str:
+    return (f"Waits for {whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
+            f"{left:g} {'is' if unit == 'money' else 'are'} left. "
+            + (f"It begins anew on {again} (UTC). " if again else "") + _WHO_RAISES[whose["kind"] == "experiment"])
+
+
+_WHO_RAISES = ("An administrator can raise it.", "Whoever may change the experiment can raise its own budget, an "
+               "administrator any.")
+
+
+def _no_budget(whose: Mapping[str, str], unit: str, period: str) -> str:
+    return _with_capital(f"{whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
+                         f"{' in any month' if period == 'month' else ''}, so no trial could ever start. Ask an "
+                         "administrator to raise it.")
 
 
 def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> str:
@@ -251,10 +290,27 @@ def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str
         if one["jobs"]:
             more = " and others" if one["more"] else ""
             parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}")
+        elif one.get("fault"):
+            parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}")
         else:
             parts.append(f"GPU {one['gpu']} is used by {one['processes']} process(es) of others (useActiveGpu allows "
                          "sharing it)")
     return "; ".join(parts)
+
+
+_GPU_FAULTS = {"lost": "does not answer (it may have failed or fallen off the bus; the machine needs a reboot)",
+               "needs_reset": "has to be reset, after an error in its memory"}
+
+
+def _gpus_faulty(machine: str, gpus: list[Mapping[str, Any]]) -> str:
+    parts = []
+    for one in gpus:
+        errors = count_of(one["errors"], "uncorrected error") if one["errors"] else ""
+        if one["fault"]:
+            parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}{f' ({errors})' if errors else ''}")
+        else:
+            parts.append(f"the memory of GPU {one['gpu']} has had {errors} since the driver was loaded")
+    return f"On machine {machine} {'; '.join(parts)}."
 
 
 def _machines_busy(asked: int, machines: list[Mapping[str, Any]]) -> str:
@@ -313,6 +369,15 @@ def _some_machines(machines: list[Mapping[str, Any]], bad: int, count: int) -> s
     each = [f"{one['machine']}: {str(one['said']).rstrip('. ')}" for one in machines]
     more = [f"and {bad - len(machines)} more"] if bad > len(machines) else []
     return f"{bad} of {count} machines cannot be used ({'; '.join([*each, *more])})."
+
+
+_NO_VARIANTS = {
+    "not_permitted": "This experiment takes no variants of its code, because its config has no codeVariants. Launch an "
+                     "experiment whose config has codeVariants: true, or with the paths that may be changed.",
+    "not_fetched": "The experiment's code has not been fetched yet, so a variant cannot be compared with it. Try again "
+                   "when the experiment is RUNNING.",
+    "removed": "The copy of the experiment's code is not there any more, so nothing can be changed in it. Launch the "
+               "code again."}
 
 
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
@@ -633,6 +698,28 @@ CODES: dict[str, Kind] = {
     "quota": Kind(
         "A quota of the owner or the group, or the limit of the cluster, is used up. unit: trials or gpus. whose: kind "
         "(person, each_person, group, cluster) and name.", _quota),
+    "leash_trials": Kind(
+        "As many trials of a token are under way as its leash allows. token: its name; most: trials at a time.",
+        lambda token, most: (f"Waits for the leash of the token {shown(token)}: at most {count_of(most, 'trial')} at a "
+                             f"time. {_TURNS}")),
+    "leash_cluster": Kind(
+        "The leash of a token does not allow the cluster. cluster: its name, empty where the launch would make it; "
+        "allowed: names of those that it allows, empty for all that there are.", _leash_cluster),
+    "leash_forbids": Kind(
+        "No token with a leash may do this. wish: what.",
+        lambda token, wish: (f"The token {shown(token)} has a leash, with which it cannot {wish}. Ask its owner to do "
+                             "it.")),
+    "token_ended": Kind(
+        "A token was ended, and what it ran with it. by: the user name of who ended it, empty where that is not known.",
+        lambda token, by="": f"The token {shown(token)} was ended{f' by {by}' if by else ''}."),
+    "budget": Kind(
+        "A budget is used up, so no trial starts; what runs goes on. unit: gpu_hours, cpu_hours, trials, wall_hours or "
+        "money. most: the limit, left: what is left of it. period: month or total. again: the day on which the next "
+        "month begins, \"\" of a total. whose: kind (person, each_person, group, token, experiment) and name.",
+        _budget),
+    "no_budget": Kind(
+        "A budget of the owner, the group or the token allows nothing, so that no trial could start. Arguments as with "
+        "budget.", _no_budget),
     "quota_too_small": Kind(
         "One trial asks for more GPUs than a quota or the cluster's limit ever allows.", _quota_too_small),
     "experiment_quota": Kind(
@@ -695,10 +782,19 @@ CODES: dict[str, Kind] = {
         "named: the environment; given_by: the option that names it; user: the user of the trials, empty for the "
         "server's own.",
         _no_python),
+    "gpus_faulty": Kind(
+        "GPUs of the machine do not work, or their memory has had errors. gpus: of each gpu (its number), fault (lost, "
+        "needs_reset, or \"\": it works) and errors. Those with a fault get no trials.", _gpus_faulty),
     "no_nvidia_smi": Kind("The machine has no nvidia-smi, so its GPUs are not known.", _no_nvidia_smi),
     "gpu_missing": Kind(
         "gpuIndices names GPUs that the machine does not have. missing, has: their indices.", _gpu_missing),
     "too_few_gpus": Kind("A trial asks for more GPUs than the machine has.", _too_few_gpus),
+    "gpus_too_small": Kind(
+        "A trial ran out of the memory of a GPU that it had for itself, and the machine has too few larger ones. "
+        "memory: bytes of that GPU; has: how many larger ones there are.",
+        lambda machine, asked, has, memory: (
+            f"The trial ran out of memory on a GPU with {byte_size(memory)} that it had for itself. It needs "
+            f"{count_of(asked)} with more, and machine {machine} has {count_of(has)} with more.")),
     "too_few_gpus_named": Kind("A trial asks for more GPUs than gpuIndices allows.", _too_few_gpus_named),
     "no_machine_fits": Kind(
         "No machine can ever run the trial. machines: the reason of each. asked: GPUs.", _no_machine_fits),
@@ -720,8 +816,8 @@ CODES: dict[str, Kind] = {
     "scheduler": Kind(
         "The scheduler keeps the job in its queue. cause: its own code.",
         lambda scheduler, cause, said: f"Waits in {scheduler}'s queue: {said}"),
-    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None:
-                  f"{said} {ended}".rstrip())
+    **{code: Kind(meaning, lambda said, platform, cause="", ended="", end=None, because=None, memory="", line="",
+                  gpu_total=None: f"{said} {ended}".rstrip())
        for code, meaning in OF_PLATFORMS.items()},
     **{code: Kind(meaning, lambda said: said) for code, meaning in OF_CLUSTERS.items()},
     "service_defect": Kind(
@@ -972,6 +1068,10 @@ CODES: dict[str, Kind] = {
     "key_of_another": Kind(
         "A key names a proposal with other parameters. key, trial: its number.",
         lambda key, trial: f"The key {shown(key)} names trial {trial}, whose parameters are others. Use a new key."),
+    "no_variants": Kind(
+        "A trial was to have a variant of the code, and the experiment takes none. why: not_permitted (its config does "
+        "not ask for it), not_fetched (its code is not there yet), removed (its code is not there any more).",
+        lambda why: _NO_VARIANTS[why]),
     "auto_model": Kind(
         "Auto has few results, which a model of all of them makes the most of. most: up to so many results.",
         lambda most: f"A model of all results finds good parameters with the fewest trials, up to {most} results."),

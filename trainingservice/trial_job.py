@@ -10,6 +10,7 @@ from typing import Any
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.nodes.options import nodes_of
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.variants.code_variant import CodeVariant, variant_document
 from trialkeeper import contract
 
 #: Times are seconds since 1970 (UTC) as float throughout this package.
@@ -68,6 +69,16 @@ class TrialLimits:
 
 
 @dataclass(frozen=True)
+class GpuDemand:
+    """What is known of the GPUs that an attempt needs, beside their number."""
+
+    #: No other job of the installation is put on its GPUs: an earlier attempt ran out of their memory.
+    alone: bool = False
+    #: An earlier attempt had a GPU of so many bytes for itself, and ran out of its memory: it needs a larger one.
+    memory_above: int = 0
+
+
+@dataclass(frozen=True)
 class JobApplicationForm:
     """Everything a platform needs to start one attempt of a trial.
 
@@ -87,6 +98,7 @@ class JobApplicationForm:
     #: None: GPUs are not looked at; 0: the trial shall see none; n: it shall have n of its own. Of a trial with several
     #: nodes: on each of them.
     gpu_number: int | None = None
+    gpu_demand: GpuDemand = GpuDemand()
     cpu_number: float | None = None
     memory_bytes: int | None = None
     image: str | None = None
@@ -110,6 +122,9 @@ class JobApplicationForm:
     #: Seconds for which the job waits for another trial of its experiment when its trial has ended, as a warm place.
     #: None: it ends with its trial. For platforms with ``has_places``; keepers that call nobody end as well.
     stays_for: float | None = None
+    #: Files that the trial has instead of those of its code; for platforms with ``takes_variants``. The keeper lays
+    #: them over the trial's own copy of the code, which such a trial needs: never its folder itself.
+    variant: CodeVariant | None = None
 
     @property
     def longest_end(self) -> float:
@@ -218,7 +233,10 @@ def parameter_text(parameters: dict[str, Any] | None, parameter_id: int | str | 
 def job_document(form: JobApplicationForm, *, platform: str, code: contract.CodeDocument | None,
                  gpu_indices: tuple[int, ...] | None = None, inherit_environment: list[str] | None = None,
                  path: list[str] | None = None) -> contract.JobDocument:
-    """What the keeper of ``form`` is told to run: the one place where a form becomes a JobDocument."""
+    """What the keeper of ``form`` is told to run: the one place where a form becomes a JobDocument.
+
+    Raises PermanentError where the trial's code variant cannot be read.
+    """
     if gpu_indices is None and form.gpu_number == 0:
         gpu_indices = ()
     limits = form.limits
@@ -250,7 +268,11 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
         "checkpoints": form.checkpoints,
         "metrics": form.metrics,
         "warm_start": list(form.warm_start) if isinstance(form.warm_start, tuple) else form.warm_start,
+        "variant": None,
     }
+    if form.variant is not None:
+        document["variant"] = variant_document(form.variant)
+        document["warm_start"] = False  # the process that trials are forked from has imported the code as it is
     if (nodes := nodes_of(form.options)) > 1:
         document["node"] = {"rank": 0, "count": nodes, "processes": max(1, form.gpu_number or 1)}
     return document

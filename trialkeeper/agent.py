@@ -27,7 +27,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from trialkeeper import contract, machine
+from trialkeeper import contract, machine, smi_program
 from trialkeeper.access import access_from_document, save_access, saved_access
 from trialkeeper.attempt_folder import (
     CANCELED,
@@ -46,10 +46,11 @@ from trialkeeper.attempt_folder import (
     write_file,
 )
 from trialkeeper.control_group import recorded_group, remove_leftovers, why_not
+from trialkeeper.gpu_usage import gpu_program, read_gpus
 from trialkeeper.keeper import DEFAULT_GRACE, Keeper
 from trialkeeper.machine_load import MachineLoad
 from trialkeeper.nni_for_trials import unpack_for_trials
-from trialkeeper.process_tree import become_reaper_of_orphans
+from trialkeeper.process_tree import become_reaper_of_orphans, is_of_a_trial
 from trialkeeper.relay import Relay
 from trialkeeper.warm_parents import WarmParents
 
@@ -100,6 +101,7 @@ class Agent:
         self._again: Dict[str, float] = {}  # folders whose keeper gave way for want of room, and when to fork another
         self._relay: Optional[Relay] = None
         self._warm: Optional[WarmParents] = None
+        self._hanging: Dict[str, Any] = {}  # programs of GPU drivers that cannot be killed, see smi_program
         self._others: Set[int] = set()  # children that are no keepers: those forked for a question, those from before
         self._reaps_orphans = False
         self._orphans: Dict[int, float] = {}  # what killed keepers left, and when it is killed
@@ -263,15 +265,16 @@ class Agent:
 
     def _do_gpus(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """gpus {} -> {gpus: [...]}, or {gpus: [], error: why}."""
-        self._in_child(request["id"], _gpus)
+        self._in_child(request["id"], lambda: _gpus(self._hanging), self._note_hanging)
         return None
 
     def _do_machine(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """machine {paths} -> what machine.description says."""
+        """machine {paths} -> what machine.description says, the program that is asked about GPUs, no_control_groups."""
         paths = request.get("paths") or []
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
             raise Refused("machine needs paths: a list of paths")
-        self._in_child(request["id"], lambda: {**machine.description(paths), "no_control_groups": why_not()})
+        self._in_child(request["id"], lambda: {**machine.description(paths), "nvidia_smi": gpu_program(),
+                                               "no_control_groups": why_not()})
         return None
 
     def _do_relay(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -494,8 +497,15 @@ class Agent:
             if result is not None:
                 self._send({"id": number, "ok": True, **result})
 
-    def _in_child(self, number: Any, work: Callable[[], Dict[str, Any]]) -> None:
-        """Answer request ``number`` with what ``work`` returns in a forked child."""
+    def _note_hanging(self, answer: Dict[str, Any]) -> None:
+        """The next child must not ask a driver that hangs, either."""
+        self._hanging = answer.pop("hanging", self._hanging)
+
+    def _in_child(self, number: Any, work: Callable[[], Dict[str, Any]],
+                  seen: Callable[[Dict[str, Any]], None] = lambda answer: None) -> None:
+        """Answer request ``number`` with what ``work`` returns in a forked child. ``seen`` may take from the answer
+        what is for the agent.
+        """
         reader, writer = os.pipe()
         try:
             pid = os.fork()
@@ -529,8 +539,10 @@ class Agent:
                 os.waitpid(pid, 0)
                 self._others.discard(pid)
                 text = b"".join(parts)
-                self._send(json.loads(text) if text else
-                           {"id": number, "ok": False, "error": "the agent's child was ended by somebody"})
+                answer = json.loads(text) if text else \
+                    {"id": number, "ok": False, "error": "the agent's child was ended by somebody"}
+                seen(answer)
+                self._send(answer)
 
         self._selector.register(reader, selectors.EVENT_READ, hear)
 
@@ -613,12 +625,25 @@ def _remove(folder: str) -> Dict[str, Any]:
     return {}
 
 
-def _gpus() -> Dict[str, Any]:
-    from trialkeeper.gpu_usage import NoGpuReading, read_gpus
+def _gpus(known_to_hang: Dict[str, Any]) -> Dict[str, Any]:
+    smi_program.remember_hanging(known_to_hang)
     try:
-        return {"gpus": read_gpus()}
-    except NoGpuReading as error:
-        return {"gpus": [], "error": str(error)}
+        gpus = read_gpus()
+        for gpu in gpus:
+            gpu["others_bytes"] = _memory_of_others(gpu.pop("memory_of", {}), gpu["processes"])
+        return {"gpus": gpus, "hanging": smi_program.hanging()}
+    except smi_program.NoGpuReading as error:
+        return {"gpus": [], "error": str(error), "hanging": smi_program.hanging()}
+
+
+def _memory_of_others(memory_of: Dict[int, int], processes: int) -> Optional[int]:
+    """Bytes of those that are no trials of this machine; None where the driver does not tell what each one has, or
+    names them by numbers of another container.
+    """
+    others = {pid: is_of_a_trial(pid) for pid in memory_of}
+    if len(memory_of) < processes or None in others.values():
+        return None
+    return sum(used for pid, used in memory_of.items() if not others[pid])
 
 
 def _signal(pid: int, number: int) -> None:

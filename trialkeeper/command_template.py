@@ -23,14 +23,17 @@ from trialkeeper.trial_parameters import (
 ARGUMENTS, OVERRIDES = "args", "hydra"
 #: Characters; what is longer is no name.
 LONGEST_NAME = 1000
-#: Quotes and parentheses within each other; where they are more nothing is put in.
-DEEPEST = 100
+#: Quotes and parentheses within each other; where they are more nothing is put in. How often all parameters at once may
+#: stand in quotes; others are left as they are.
+DEEPEST, MOST_IN_QUOTES = 100, 20
 _SINGLE, _DOUBLE, _ANSI, _VARIABLE, _BACKTICK, _PARENTHESIS = "'", '"', "$'", "${", "`", "("
 _SUBSTITUTION, _ARITHMETIC, _OLD_ARITHMETIC = "$(", "((", "$["
 _CLOSED_BY = {_DOUBLE: '"', _VARIABLE: "}", _BACKTICK: "`", _PARENTHESIS: ")", _SUBSTITUTION: ")", _ARITHMETIC: ")",
               _OLD_ARITHMETIC: "]"}
 _IN_QUOTES = (_SINGLE, _DOUBLE)
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+#: What a backslash is taken from in double quotes.
+_ESCAPED = re.compile(r'\\(["\\$`])')
 #: Its patterns end with a parenthesis that was not opened.
 _CASE = re.compile(r"case\s")
 
@@ -63,6 +66,9 @@ class Place(NamedTuple):
     quotes: Optional[str]
     #: Whether it is ``{{name}}``; then the outer braces belong to it.
     is_escaped: bool
+    #: Of all parameters at once in quotes: the quotes in which the shell that is given the quoted text has them, then
+    #: those of the shell that is given theirs, and so on.
+    further_quotes: Tuple[str, ...] = ()
 
 
 def fill(command: str, parameters: Dict[str, Any], possible: Sequence[str] = ()) -> str:
@@ -86,7 +92,10 @@ def _put_in(place: Place, parameters: Dict[str, Any]) -> str:
     name = place.name
     if name in (ARGUMENTS, OVERRIDES) and name not in parameters:
         words = as_arguments(parameters) if name == ARGUMENTS else as_overrides(parameters)
-        return _within(" ".join(map(shlex.quote, words)), place.quotes)
+        text = " ".join(map(shlex.quote, words))
+        for quotes in (*reversed(place.further_quotes), place.quotes):
+            text = _within(text, quotes)
+        return text
     value = text_of(parameters.get(name, ""))
     if place.quotes == _ARITHMETIC:
         return value
@@ -105,8 +114,8 @@ def _within(text: str, quotes: Optional[str]) -> str:
 
 def places(command: str) -> Iterator[Place]:
     """What stands in braces that are neither escaped nor those of ``${...}``, from left to right."""
-    end = 0
-    for start, quotes in _braces(command):
+    end, in_quotes = 0, 0
+    for start, quotes, quoted in _braces(command):
         if start < end:
             continue
         close = command.find("}", start, start + LONGEST_NAME + 3)
@@ -117,18 +126,37 @@ def places(command: str) -> Iterator[Place]:
         if "{" in name:
             continue
         end = close + (2 if is_escaped else 1)
-        yield Place(name, start, end, quotes, is_escaped)
+        further: Optional[Tuple[str, ...]] = ()
+        if name in (ARGUMENTS, OVERRIDES) and quotes in _IN_QUOTES:
+            in_quotes += 1
+            further = _further_quotes(command[quoted:start], quotes) if in_quotes <= MOST_IN_QUOTES else None
+        yield Place(name, start, end, None if further is None else quotes, is_escaped, further or ())
 
 
-def _braces(command: str) -> Iterator[Tuple[int, Optional[str]]]:
-    """Where braces are opened, and the quotes around them (Place.quotes)."""
+def _further_quotes(before: str, quotes: Optional[str]) -> Optional[Tuple[str, ...]]:
+    """Place.further_quotes of what stands behind this in quotes. None where nothing can be put in."""
+    found: List[str] = []
+    while quotes in _IN_QUOTES and len(found) < DEEPEST:
+        text = before if quotes == _SINGLE else _ESCAPED.sub(r"\1", before)
+        for _, quotes, quoted in _braces(text + "{"):  # noqa: B007  # the last one counts
+            before = text[quoted:]
+        if quotes is None or quotes == _ARITHMETIC:
+            return None
+        if quotes:
+            found.append(quotes)
+    return tuple(found)
+
+
+def _braces(command: str) -> Iterator[Tuple[int, Optional[str], int]]:
+    """Where braces are opened, the quotes around them (Place.quotes), and where what is quoted begins."""
     modes: List[str] = []
+    begins: List[int] = []  # of each of these
     at, before, has_document = 0, "\n", False
     while at < len(command) and len(modes) <= DEEPEST:
         sign, mode = command[at], modes[-1] if modes else ""
         step = 1
         if sign == "{":
-            yield at, _quotes(modes)
+            yield at, _quotes(modes), begins[-1] if begins else 0
         elif sign == "\\" and mode != _SINGLE:
             step = 2
         elif mode in (_SINGLE, _ANSI):
@@ -157,7 +185,9 @@ def _braces(command: str) -> Iterator[Tuple[int, Optional[str]]]:
             step, has_document = _step_outside_quotes(command, at, before, modes, has_document)
         before = "\\" if sign == "\\" else command[at:at + step][-1:]
         at += step
-    yield from ((found, None) for found in range(at, len(command)) if command[found] == "{")
+        del begins[len(modes):]
+        begins += [at] * (len(modes) - len(begins))
+    yield from ((found, None, 0) for found in range(at, len(command)) if command[found] == "{")
 
 
 def _since_substitution(modes: List[str]) -> List[str]:

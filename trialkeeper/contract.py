@@ -138,6 +138,8 @@ MAX_METRIC_BYTES = 1_000_000
 CHUNK_BYTES = 8 * 1024 * 1024
 #: Most bytes of a checkpoint's manifest, and most files and folders in it.
 MAX_MANIFEST_BYTES, MAX_CHECKPOINT_FILES = 16 * 1024 * 1024, 50_000
+#: Most bytes of a code variant's JSON.
+MAX_VARIANT_BYTES = 4 * 1024 * 1024
 #: Hashes in one question for missing chunks.
 MAX_ASKED_CHUNKS = 10_000
 #: One piece of output.
@@ -175,6 +177,15 @@ EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST = "exited", "stopped", "time_limi
 FROZEN = "frozen"
 END_REASONS = (EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST, FROZEN)
 
+#: What keeps a GPU from working: the driver cannot open it (it has fallen off the bus, for example), or it has to be
+#: reset (after an error in its memory).
+GPU_LOST, GPU_NEEDS_RESET = "lost", "needs_reset"
+GPU_FAULTS = (GPU_LOST, GPU_NEEDS_RESET)
+
+#: Which memory ran out, and who said so: the trial's output, or the kernel, which had killed a process.
+GPU_MEMORY, MAIN_MEMORY = "gpu", "main"
+BY_TEXT, BY_KERNEL = "text", "kernel"
+
 #: Signals that may ask a trial to save a checkpoint and end; the names have no "SIG".
 FREEZE_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2")
 
@@ -204,6 +215,15 @@ class CodeDocument(TypedDict, total=False):
     archive: str
     #: Folder at the archive's top whose content is the trial's code; without it the whole archive is.
     part: str
+
+
+class VariantDocument(TypedDict):
+    """Files that the trial has instead of those of its code. They are laid over its own copy."""
+
+    sha256: str              #: of the text that is packed
+    #: Base64 of a zlib stream of JSON: ``{"base": SHA-256 of the code archive, "files": {path: {"text", "executable"},
+    #: or null where the file is removed}}``. Paths are those in the archive.
+    packed: str
 
 
 class NextDocument(TypedDict):
@@ -372,6 +392,15 @@ class WarmStartDocument(TypedDict, total=False):
     learns: bool             #: it has imported none yet, and learns from this trial which
 
 
+class OutOfMemoryDocument(TypedDict):
+    """What a failed trial ran out of."""
+
+    memory: str              #: GPU_MEMORY or MAIN_MEMORY
+    by: str                  #: BY_TEXT or BY_KERNEL
+    line: str                #: of the trial's output that says so, "" without one
+    gpu_total: Optional[int]  #: bytes of memory of the smallest of its GPUs; None where that is not known
+
+
 class JobDocument(TypedDict, total=False):
     """Answer of ``GET trials/<job name>/job`` and content of JOB_FILE: what to run."""
 
@@ -392,7 +421,7 @@ class JobDocument(TypedDict, total=False):
     inherit_environment: Optional[List[str]]
     #: Directories put in front of the trial's PATH.
     path: List[str]
-    #: None = leave CUDA_VISIBLE_DEVICES alone, [] = hide all GPUs ("-1"), else these.
+    #: None = leave CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES alone, [] = hide all GPUs ("-1"), else these.
     gpu_indices: Optional[List[int]]
     code: Optional[CodeDocument]
     limits: LimitsDocument
@@ -407,6 +436,8 @@ class JobDocument(TypedDict, total=False):
     warm_start: Union[bool, List[str]]
     #: None, or not there: the trial reports its metrics itself.
     metrics: Optional[MetricsDocument]
+    #: None, or not there: the trial has the code as it is.
+    variant: Optional[VariantDocument]
 
 
 class KeeperDocument(TypedDict, total=False):
@@ -461,10 +492,13 @@ class ReportReply(TypedDict, total=False):
 #:          ""), duration (seconds by the monotonic clock, 0 if never started; of a trial whose keeper
 #:          was killed from its start to its last sign, by the machine's clock), warm_start (WarmStartDocument;
 #:          not there where none was asked for, or there is nothing to tell), metric_problems (a list of
-#:          MetricProblem; not there where there were none)
+#:          MetricProblem; not there where there were none), out_of_memory (OutOfMemoryDocument; not there where the
+#:          trial did not run out of it), gpu_peak (the most bytes that it was seen to have on one GPU; not there where
+#:          that is not known)
 Entry = Dict[str, Any]
 
 #: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],
-#: "resources": {"cpu_percent", "memory_bytes", "gpus": [{"index", "utilization", "memory_bytes"}]}}``;
+#: "resources": {"cpu_percent", "memory_bytes", "gpus": [{"index", "utilization", "memory_bytes" (of all
+#: processes), "memory_total", "own_bytes" (of the trial's processes; not there where that is not known)}]}}``;
 #: ``entries`` may be empty (a heartbeat), ``resources`` may be absent.
 Report = Dict[str, Any]

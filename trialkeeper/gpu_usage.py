@@ -1,80 +1,59 @@
-"""Readings of the machine's GPUs, from ``nvidia-smi``: asked in CSV, which is several times quicker than its XML."""
+"""Readings of the machine's GPUs, by the program of their driver."""
 
-import subprocess
+import shutil
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
+from trialkeeper import amd_smi, nvidia_smi
+from trialkeeper.smi_program import TIMEOUT, NoGpuReading
 from trialkeeper.starting_threads import start_thread
-from trialkeeper.whole_number import whole_number
 
-#: Seconds until a hanging nvidia-smi is ended.
-TIMEOUT = 20.0
-_GPU_FIELDS = "index,uuid,name,utilization.gpu,memory.used,memory.total"
-_MIB = 1024 * 1024
+#: In this order; the first one that is on the PATH is asked.
+_READERS = {nvidia_smi.PROGRAM: nvidia_smi.read_nvidia_gpus, amd_smi.AMD_SMI: amd_smi.read_by_amd_smi,
+            amd_smi.ROCM_SMI: amd_smi.read_by_rocm_smi}
 
 
-class NoGpuReading(Exception):
-    """The GPUs cannot be read. ``str(error)`` says why, for a person."""
+def gpu_program() -> Optional[str]:
+    """Path of the program that is asked about GPUs; None where this machine has none."""
+    return next(filter(None, map(shutil.which, _READERS)), None)
 
 
 def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
     """One dict for each GPU: index, name, utilization (percent), memory_used and memory_total (bytes), processes.
 
     A field that the driver does not tell is None; ``processes`` is the number of compute processes that it
-    sees, which is a question of its own (else 0). Raises NoGpuReading. Blocks for as long as nvidia-smi takes.
+    sees, which is a question of its own (else 0). Where they are, ``fault`` is one of contract.GPU_FAULTS, and
+    ``memory_errors`` the number of uncorrected errors since the driver was loaded. ``memory_of``, where it is told, is
+    the bytes of each process on it, by process id. Raises NoGpuReading. Blocks for as
+    long as the program takes, TIMEOUT seconds at most.
     """
-    gpus: Dict[str, Dict[str, Any]] = {}
-    for line in _ask("--query-gpu=" + _GPU_FIELDS).splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        index = whole_number(fields[0])
-        if len(fields) < 6 or index is None:
-            continue
-        # a name could hold a comma: count from both ends
-        uuid, name = fields[1], ", ".join(fields[2:-3])
-        utilization, used, total = (_number(field) for field in fields[-3:])
-        gpus[uuid] = {"index": index, "name": name, "utilization": utilization,
-                      "memory_used": None if used is None else used * _MIB,
-                      "memory_total": None if total is None else total * _MIB, "processes": 0}
-    if gpus and count_processes:
-        for line in _ask("--query-compute-apps=gpu_uuid,pid").splitlines():
-            uuid = line.split(",")[0].strip()
-            if uuid in gpus:
-                gpus[uuid]["processes"] += 1
-    return sorted(gpus.values(), key=lambda gpu: int(gpu["index"]))
+    until = time.monotonic() + TIMEOUT
+    program = next((name for name in _READERS if shutil.which(name) is not None), None)
+    if program is None:
+        raise NoGpuReading("there is no %s on the PATH of this machine, nor %s"
+                           % (nvidia_smi.PROGRAM, " or ".join(list(_READERS)[1:])))
+    return _READERS[program](until, count_processes)
 
 
-def _ask(query: str) -> str:
-    try:
-        done = subprocess.run(["nvidia-smi", query, "--format=csv,noheader,nounits"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
-    except FileNotFoundError:
-        raise NoGpuReading("there is no nvidia-smi on the PATH of this machine") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoGpuReading("nvidia-smi could not be run: %s" % error) from error
-    text = done.stdout.decode("utf-8", "replace")
-    if done.returncode != 0:
-        why = (done.stderr.decode("utf-8", "replace") or text).strip()
-        raise NoGpuReading("nvidia-smi failed with exit code %d: %s" % (done.returncode, why[:500]))
-    return text
-
-
-def _number(field: str) -> Optional[int]:
-    try:
-        return int(float(field))
-    except ValueError:  # "[N/A]", "[Not Supported]"
-        return None
+#: Seconds between the first readings, of which a short trial has only these.
+_FIRST_PAUSES = (1.0, 2.0, 4.0)
 
 
 class GpuWatch:
-    """Reads some GPUs again and again on a thread, so that who reports never waits for nvidia-smi."""
+    """Reads some GPUs again and again on a thread, so that who reports never waits for the driver."""
 
     def __init__(self, indices: Sequence[int], interval: float,
-                 start: Callable[[str, Callable[[], None]], None] = start_thread) -> None:
-        """``start(name, work)`` starts the thread, now or later."""
+                 start: Callable[[str, Callable[[], None]], None] = start_thread,
+                 members: Callable[[], Sequence[int]] = tuple) -> None:
+        """``start(name, work)`` starts the thread, now or later. ``members``: the trial's processes; on that thread."""
         self._indices = set(indices)
         self._interval = max(interval, 5.0)
+        self._members = members
         self._closed = threading.Event()
         self._last: List[Dict[str, Any]] = []
+        #: The most bytes that the trial was seen to have on one of its GPUs; None while that is not known.
+        self.peak: Optional[int] = None
         start("gpus", self._run)
 
     def last(self) -> List[Dict[str, Any]]:
@@ -85,11 +64,21 @@ class GpuWatch:
         self._closed.set()
 
     def _run(self) -> None:
+        pauses = iter(_FIRST_PAUSES)
         while not self._closed.is_set():
             try:
-                self._last = [{"index": gpu["index"], "utilization": gpu["utilization"],
-                               "memory_bytes": gpu["memory_used"]}
-                              for gpu in read_gpus(count_processes=False) if gpu["index"] in self._indices]
+                gpus = [gpu for gpu in read_gpus() if gpu["index"] in self._indices]
+                members = set(self._members())
+                self._last = [self._reported(gpu, members) for gpu in gpus]
             except NoGpuReading:
                 self._last = []
-            self._closed.wait(self._interval)
+            self._closed.wait(next(pauses, self._interval))
+
+    def _reported(self, gpu: Dict[str, Any], members: Set[int]) -> Dict[str, Any]:
+        reading = {"index": gpu["index"], "utilization": gpu["utilization"], "memory_bytes": gpu["memory_used"],
+                   "memory_total": gpu["memory_total"]}
+        own = [used for pid, used in gpu.get("memory_of", {}).items() if pid in members]
+        if own:  # else it has none yet, or the driver names processes by numbers of another container
+            reading["own_bytes"] = sum(own)
+            self.peak = max(self.peak or 0, sum(own))
+        return reading

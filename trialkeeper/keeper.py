@@ -44,6 +44,7 @@ from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
 from trialkeeper.mlflow_endpoint import MlflowEndpoint
 from trialkeeper.nni_for_trials import folder_for_trials
+from trialkeeper.out_of_memory import KernelKills, out_of_memory
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.ranks import free_port, last_lines
 from trialkeeper.recorder import Recorder
@@ -112,6 +113,7 @@ class Keeper:
         self._usage: Optional[TrialResources] = None
         self._checkpoints: Optional[Checkpoints] = None
         self._mlflow: Optional[MlflowEndpoint] = None
+        self._kernel_kills: Optional[KernelKills] = None
 
     def run(self) -> int:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
@@ -439,9 +441,10 @@ class Keeper:
         reaps = become_reaper_of_orphans()
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
-            wake=self._wakeups.pipe, for_trials=folder_for_trials(self._folder), mark=self._journal.journal_id,
+            wake=self._wakeups.pipe, for_trials=self._folders_for_trials(), mark=self._journal.journal_id,
             checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables)
         output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
+        self._kernel_kills = KernelKills()
         warm = self._warm.start(self._job, given.command, environment, self._working_directory, self._folder, output,
                                 self._wakeups, self._wait_and_go_on, self._clock)
         child = warm or ChildProcess(given.command, self._working_directory, environment, *output)
@@ -457,7 +460,8 @@ class Keeper:
             self._log("%s cannot be written: %s" % (contract.TRIAL_FILE, error))
         gpus = self._job.get("gpu_indices")
         if gpus:
-            self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0), self._wakeups.threads.start)
+            self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0), self._wakeups.threads.start,
+                                  self._tree.members_for_readings)
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
         return child
@@ -475,6 +479,13 @@ class Keeper:
                 self._wakeups.threads.start("mlflow", self._mlflow.serve)
             given.variables.update(self._mlflow.variables())
         return given
+
+    def _folders_for_trials(self) -> Optional[str]:
+        """What PYTHONPATH gets."""
+        folders = [folder_for_trials(self._folder)]
+        if self._mlflow is not None:
+            folders.append(self._mlflow.folder_for_trials(self._folder))
+        return os.pathsep.join(folder for folder in folders if folder is not None) or None
 
     def _choose_port(self) -> None:
         """Where the ranks of a trial with several nodes meet: as late as can be, so that no other program takes it."""
@@ -531,7 +542,19 @@ class Keeper:
                                              "ran, so the trial was ended."
         if self._is_run_again and reason == contract.EXITED and child.exit_code == contract.TOLD_TO_END:
             reason, message = contract.STOPPED, "the trial ended because it was told to end (exit code 143)"
-        return {**self._end(reason, message, child, ran_before + watch.duration), **self._warm.document()}
+        return {**self._end(reason, message, child, ran_before + watch.duration), **self._warm.document(),
+                **self._out_of_memory(reason, child), **self._gpu_peak()}
+
+    def _gpu_peak(self) -> TrialEnd:
+        return {} if self._gpus is None or self._gpus.peak is None else {"gpu_peak": self._gpus.peak}
+
+    def _out_of_memory(self, reason: str, child: ChildProcess) -> TrialEnd:
+        """Of a trial that ended by itself, where it ran out of memory."""
+        if reason != contract.EXITED or self._kernel_kills is None:
+            return {}
+        found = out_of_memory(self._folder, child.exit_code, child.signal, self._kernel_kills,
+                              self._job.get("gpu_indices"), [] if self._gpus is None else self._gpus.last())
+        return {} if found is None else {"out_of_memory": found}
 
     def _finish_for_another(self) -> TrialEnd:
         """The keeper before us was killed: end what is left, tell what can be told."""

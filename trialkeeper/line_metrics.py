@@ -1,7 +1,9 @@
 """Metrics in the lines that a script prints: found by a pattern, or as JSON objects."""
 
+import ast
 import json
 import os
+import re
 from typing import Any, Callable, List, Match, Optional
 
 from trialkeeper import contract
@@ -15,6 +17,15 @@ NAME, VALUE, STEP = "name", "value", "step"
 #: Characters of a line that a pattern is matched with, and bytes of a longest line; what is behind them is not read.
 MOST_CHARACTERS, MOST_BYTES = 4096, 64 * 1024
 _BLOCK = 256 * 1024
+#: What colours words on a terminal, and moves its cursor.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: A number with what programs print around it: ``[0.5]``, ``0.5,``, ``95%``, ``tensor(0.5)``, ``np.float64(0.5)``.
+_NUMBER_IN_WORDS = re.compile(
+    r"[\[({'\"]*(?:[A-Za-z_][\w.]*[(\[]+)?"
+    r"([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf|infinity))"
+    r"[\])},;:!'\"%.]*", re.IGNORECASE)
+#: Bytes of a dictionary as Python prints it. Reading one takes much longer than JSON.
+_MOST_LITERAL = 8192
 
 
 class Lines:
@@ -100,10 +111,10 @@ class LineMetrics:
             return []
         offsets = self._lines.offsets
         if self._pattern is None:
-            read = [read_json(line, offset) for line, offset in zip(lines, offsets) if line[:1] == b"{"]
+            read = [read_json(line[line.index(b"{"):], offset) for line, offset in zip(lines, offsets) if b"{" in line]
         else:
             had_given_up = self._pattern.has_given_up
-            texts = [line[:4 * MOST_CHARACTERS].decode("utf-8", "replace")[:MOST_CHARACTERS] for line in lines]
+            texts = [_text_of(line) for line in lines]
             read = [_measured(match, offset) for match, offset in zip(self._pattern.search(texts), offsets)
                     if match is not None]
             if self._pattern.has_given_up and not had_given_up:
@@ -112,24 +123,48 @@ class LineMetrics:
         return [measured for measured in read if measured is not None]
 
 
+def _text_of(line: bytes) -> str:
+    """What a pattern is matched with."""
+    text = line[:4 * MOST_CHARACTERS].decode("utf-8", "replace")
+    return (_CONTROL.sub("", text) if "\x1b" in text else text)[:MOST_CHARACTERS]
+
+
 def read_json(line: bytes, position: Any) -> Optional[Measured]:
-    """The metrics of a line that may be a JSON object."""
-    try:
-        document = json.loads(line) if len(line) <= MOST_BYTES else None
-    except (ValueError, RecursionError):
+    """The metrics of a line that may be a JSON object, or a dictionary as Python prints it."""
+    line = line.strip()
+    if len(line) > MOST_BYTES or not line.endswith(b"}"):
         return None
+    try:
+        document = json.loads(line)
+    except RecursionError:
+        return None
+    except ValueError:
+        document = _literal(line)
     return metrics_in(document, position) if isinstance(document, dict) else None
+
+
+def _literal(line: bytes) -> Any:
+    """A dictionary as Python prints it. Texts in it that are numbers count as numbers: libraries print them so."""
+    if len(line) > _MOST_LITERAL or not line.startswith((b"{'", b'{"')):
+        return None
+    try:
+        document = ast.literal_eval(line.decode())
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return None
+    if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
+        return None
+    return {name: number_in(value) if isinstance(value, str) else value for name, value in document.items()}
 
 
 def _measured(match: "Match[str]", position: int) -> Optional[Measured]:
     groups = match.groupdict()
-    step = number_in(groups.pop(STEP, None))
+    step = _number_in_words(groups.pop(STEP, None))
     name = groups.pop(NAME, None)
     if name is not None and VALUE in groups:
         groups[name] = groups.pop(VALUE)
     values = {}
     for key, text in groups.items():
-        number = number_in(text)
+        number = _number_in_words(text)
         if number is not None:
             values[key] = number
     return Measured(values, step, position) if values else None
@@ -141,3 +176,12 @@ def number_in(text: Optional[str]) -> Optional[float]:
         return None if text is None else float(text)
     except ValueError:
         return None
+
+
+def _number_in_words(text: Optional[str]) -> Optional[float]:
+    """The number in a text that has no other words."""
+    number = number_in(text)
+    if number is None and text is not None:
+        match = _NUMBER_IN_WORDS.fullmatch(text)
+        number = number_in(match.group(1)) if match is not None else None
+    return number

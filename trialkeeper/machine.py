@@ -121,10 +121,9 @@ def memory_total() -> Optional[int]:
 def description(paths: List[str]) -> Dict[str, Any]:
     """What a platform wants to know before it uses this machine; ``disk_free``: bytes by path, None where unknown."""
     import platform
-    import shutil
     return {
         "machine_id": machine_id(), "host": host(), "python": platform.python_version(), "cpu_count": os.cpu_count(),
-        "memory_total": memory_total(), "bash": os.path.exists("/bin/bash"), "nvidia_smi": shutil.which("nvidia-smi"),
+        "memory_total": memory_total(), "bash": os.path.exists("/bin/bash"),
         "disk_free": {path: _disk_free(path) for path in paths},
     }
 

@@ -5,6 +5,7 @@ to the folder that each run is given.
 """
 
 import json
+import math
 import os
 import re
 import time
@@ -15,10 +16,15 @@ from trialkeeper import contract
 from trialkeeper.attempt_folder import write_file
 from trialkeeper.file_mode import file_mode
 from trialkeeper.line_metrics import Lines
+from trialkeeper.mlflow_models import ModelRegistry
+from trialkeeper.mlflow_search import matching
+from trialkeeper.mlflow_words import CallRefused, Document, bound, invalid, key_of, missing, refused_twice
 from trialkeeper.step_groups import Measured
 
 #: What one trial may log; calls beyond it are refused.
-MOST_RUNS, MOST_KEYS, LONGEST_KEY = 1000, 10_000, 250
+MOST_RUNS, MOST_KEYS = 1000, 10_000
+#: Values of a metric in one answer to who asks for its history.
+MOST_OF_HISTORY = 25_000
 #: Bytes of a line: a call may have 4 MiB.
 LONGEST_CALL = 8 * 1024 * 1024
 #: In the trial's output folder.
@@ -26,24 +32,6 @@ FOLDER, CALLS_FILE = "mlflow", "calls.jsonl"
 _PARENT = "mlflow.parentRunId"
 _NAME = "mlflow.runName"
 _PREFIX = re.compile(r"/api/2\.[01]/mlflow/")
-
-Document = Dict[str, Any]
-
-
-class CallRefused(Exception):
-    """``status``: of HTTP; ``code``: MLflow's word."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
-
-
-def _invalid(message: str) -> CallRefused:
-    return CallRefused(400, "INVALID_PARAMETER_VALUE", message)
-
-
-def _missing(kind: str, name: Any) -> CallRefused:
-    return CallRefused(404, "RESOURCE_DOES_NOT_EXIST", "there is no %s %s in this trial" % (kind, name))
 
 
 class _Run(NamedTuple):
@@ -67,8 +55,8 @@ class MlflowCalls:
         """Raises OSError."""
         self._folder = os.path.join(output_folder, FOLDER)
         os.makedirs(self._folder, exist_ok=True)
-        path = os.path.join(self._folder, CALLS_FILE)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, file_mode())
+        self._path = os.path.join(self._folder, CALLS_FILE)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, file_mode())
         self._experiments: Dict[str, str] = {"0": "Default"}  # id -> name
         self._runs: Dict[str, _Run] = {}
         self._models: Dict[str, Document] = {}
@@ -80,7 +68,8 @@ class MlflowCalls:
             "runs/search": self._search_runs, "runs/log-metric": self._log_metric, "runs/log-batch": self._log_batch,
             "runs/log-parameter": self._log_param, "runs/set-tag": self._set_tag, "runs/delete-tag": self._delete_tag,
             "runs/log-inputs": _nothing, "runs/outputs": _nothing, "runs/log-model": _nothing,
-            "metrics/get-history": self._history, "logged-models": self._create_model}
+            "metrics/get-history": self._history, "logged-models": self._create_model,
+            "logged-models/search": self._search_models, **ModelRegistry().calls}
 
     def answer(self, path: str, body: bytes) -> Tuple[int, Document]:
         """Status and document. ``path``: with the query."""
@@ -103,9 +92,9 @@ class MlflowCalls:
             try:
                 document = json.loads(body)
             except (ValueError, RecursionError):
-                raise _invalid("the request is no JSON") from None
+                raise invalid("the request is no JSON") from None
             if not isinstance(document, dict):
-                raise _invalid("the request is no JSON object")
+                raise invalid("the request is no JSON object")
             given.update(document)
         return given
 
@@ -129,12 +118,12 @@ class MlflowCalls:
         for experiment_id, name in self._experiments.items():
             if name == given["experiment_name"]:
                 return {"experiment": self._experiment_document(experiment_id)}
-        raise _missing("experiment", given["experiment_name"])
+        raise missing("experiment", given["experiment_name"])
 
     def _create_experiment(self, given: Document) -> Document:
         if given["name"] in self._experiments.values():
-            raise CallRefused(400, "RESOURCE_ALREADY_EXISTS", "there is an experiment %s already" % given["name"])
-        _bound(self._experiments, MOST_RUNS)
+            raise refused_twice("experiment", given["name"])
+        bound(self._experiments, MOST_RUNS)
         experiment_id = str(len(self._experiments))
         self._experiments[experiment_id] = str(given["name"])
         return {"experiment_id": experiment_id}
@@ -145,8 +134,8 @@ class MlflowCalls:
     # --- runs ----------------------------------------------------------------------------------
 
     def _create_run(self, given: Document) -> Document:
-        _bound(self._runs, MOST_RUNS)
-        tags = {_key(tag): str(tag["value"]) for tag in given.get("tags") or []}
+        bound(self._runs, MOST_RUNS)
+        tags = {key_of(tag): str(tag["value"]) for tag in given.get("tags") or []}
         run_id = os.urandom(16).hex()
         name = str(given.get("run_name") or tags.get(_NAME) or "run-%d" % (len(self._runs) + 1))
         folder = os.path.join(self._folder, run_id, "artifacts")
@@ -163,7 +152,7 @@ class MlflowCalls:
         run_id = given.get("run_id") or given.get("run_uuid")
         run = self._runs.get(str(run_id))
         if run is None:
-            raise _missing("run", run_id)
+            raise missing("run", run_id)
         return run
 
     def _get_run(self, given: Document) -> Document:
@@ -178,8 +167,8 @@ class MlflowCalls:
 
     def _search_runs(self, given: Document) -> Document:
         wanted = [str(one) for one in given.get("experiment_ids") or []]
-        return {"runs": [run.document() for run in reversed(list(self._runs.values()))
-                         if run.info["experiment_id"] in wanted][:int(given.get("max_results") or 1000)]}
+        runs = [run.document() for run in reversed(list(self._runs.values())) if run.info["experiment_id"] in wanted]
+        return {"runs": matching(runs, given)[:int(given.get("max_results") or 1000)]}
 
     # --- what is logged ------------------------------------------------------------------------
 
@@ -198,22 +187,21 @@ class MlflowCalls:
 
     def _log(self, run: _Run, metrics: List[Document], params: List[Document], tags: List[Document]) -> Document:
         """All or nothing: what is wrong is found before anything is written."""
-        steps: List[Tuple[int, Dict[str, float]]] = []
+        lines: List[Document] = []
         for metric in metrics:
-            key, number, step = _key(metric), _number(metric), int(metric.get("step") or 0)
-            if not steps or steps[-1][0] != step or key in steps[-1][1]:
-                steps.append((step, {}))
-            steps[-1][1][key] = number
-        new_params = {_key(param): str(param["value"]) for param in params}
-        new_tags = {_key(tag): str(tag["value"]) for tag in tags}
+            key, number, step = key_of(metric), _number(metric), int(metric.get("step") or 0)
+            if not lines or lines[-1]["step"] != step or key in lines[-1]["metrics"]:
+                lines.append({"step": step, "timestamp": int(metric.get("timestamp") or 0), "metrics": {}})
+            lines[-1]["metrics"][key] = number
+        new_params = {key_of(param): str(param["value"]) for param in params}
+        new_tags = {key_of(tag): str(tag["value"]) for tag in tags}
         for key, value in new_params.items():
             if run.params.get(key, value) != value:
-                raise _invalid("the parameter %s of this run is %s already" % (key, run.params[key]))
+                raise invalid("the parameter %s of this run is %s already" % (key, run.params[key]))
         for known, new in ((run.params, new_params), (run.tags, new_tags)):
-            _bound(known, MOST_KEYS - len(new.keys() - known.keys()) + 1)
+            bound(known, MOST_KEYS - len(new.keys() - known.keys()) + 1)
         if metrics:
-            _bound(run.metrics, MOST_KEYS)
-        lines: List[Document] = [{"step": step, "metrics": values} for step, values in steps]
+            bound(run.metrics, MOST_KEYS)
         if new_params:
             lines.append({"params": new_params})
         if new_tags:
@@ -233,9 +221,19 @@ class MlflowCalls:
         return {}
 
     def _history(self, given: Document) -> Document:
-        """The last value alone."""
-        metric = self._run(given).metrics.get(str(given["metric_key"]))
-        return {"metrics": [] if metric is None else [metric]}
+        """The values of a metric in their order, the first MOST_OF_HISTORY. They are read from the file."""
+        run, key = self._run(given).info["run_id"], str(given["metric_key"])
+        most = min(int(given.get("max_results") or MOST_OF_HISTORY), MOST_OF_HISTORY)
+        found: List[Document] = []
+        with open(self._path, "rb") as stream:
+            for line in stream:
+                call = _call_in(line)
+                if call.get("run") == run and key in (call.get("metrics") or {}):
+                    found.append({"key": key, "value": _in_json(call["metrics"][key]), "step": call.get("step", 0),
+                                  "timestamp": call.get("timestamp", 0)})
+                if len(found) >= most:
+                    break
+        return {"metrics": found}
 
     def _write(self, run: _Run, *documents: Document) -> None:
         """Lines of the file, in one write. Raises OSError."""
@@ -249,7 +247,7 @@ class MlflowCalls:
     # --- models --------------------------------------------------------------------------------
 
     def _create_model(self, given: Document) -> Document:
-        _bound(self._models, MOST_RUNS)
+        bound(self._models, MOST_RUNS)
         model_id = "m-" + os.urandom(16).hex()
         folder = os.path.join(self._folder, "models", model_id)
         os.makedirs(folder, exist_ok=True)
@@ -263,10 +261,19 @@ class MlflowCalls:
             "data": {"params": given.get("params") or [], "metrics": []}}
         return {"model": self._models[model_id]}
 
+    def _search_models(self, given: Document) -> Document:
+        """The newest first. Of a filter the name and the run count."""
+        asked, wanted = str(given.get("filter") or ""), [str(one) for one in given.get("experiment_ids") or []]
+        models = [model for model in reversed(list(self._models.values())) if model["info"]["experiment_id"] in wanted]
+        for field in ("name", "source_run_id"):
+            if field in asked:
+                models = [model for model in models if "'%s'" % model["info"][field] in asked]
+        return {"models": models[:int(given.get("max_results") or 1000)]}
+
     def _model(self, path: List[str], given: Document) -> Document:
         model = self._models.get(path[0])
         if model is None:
-            raise _missing("model", path[0])
+            raise missing("model", path[0])
         if path[1:] == ["params"]:
             model["data"]["params"] += given.get("params") or []
         elif path[1:] == ["tags"]:
@@ -281,23 +288,11 @@ def _nothing(_: Document) -> Document:
     return {}
 
 
-def _bound(known: Dict[str, Any], most: int) -> None:
-    if len(known) >= most:
-        raise CallRefused(400, "RESOURCE_LIMIT_EXCEEDED", "this trial has logged too much of this kind")
-
-
-def _key(item: Document) -> str:
-    key = item["key"]
-    if not isinstance(key, str) or not key or len(key) > LONGEST_KEY:
-        raise _invalid("a key must be a text of 1 to %d characters" % LONGEST_KEY)
-    return key
-
-
 def _number(metric: Document) -> float:
     try:
         return float(metric["value"])
     except ValueError:
-        raise _invalid("the value of %s is no number" % metric["key"]) from None
+        raise invalid("the value of %s is no number" % metric["key"]) from None
 
 
 class MlflowMetrics:
@@ -322,12 +317,25 @@ class MlflowMetrics:
         return [measured for measured in found if measured is not None]
 
 
-def _measured(line: bytes, position: int) -> Optional[Measured]:
+def _call_in(line: bytes) -> Document:
+    """A line of the file, {} for one that is none: the trial can write to this file, too."""
     try:
         call = json.loads(line) if line else {}
-    except ValueError:  # the trial can write to this file, too
-        return None
-    if not isinstance(call, dict) or "parent" in call or not isinstance(call.get("metrics"), dict):
+    except (ValueError, RecursionError):
+        return {}
+    return call if isinstance(call, dict) and isinstance(call.get("metrics", {}), dict) else {}
+
+
+def _in_json(number: Any) -> Any:
+    """A number as MLflow writes it: those that JSON does not have as texts."""
+    if isinstance(number, float) and not math.isfinite(number):
+        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
+    return number
+
+
+def _measured(line: bytes, position: int) -> Optional[Measured]:
+    call = _call_in(line)
+    if "parent" in call or "metrics" not in call:
         return None
     values = {name: value for name, value in call["metrics"].items() if isinstance(value, float)}
     step = call.get("step")

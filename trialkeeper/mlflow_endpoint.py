@@ -7,12 +7,15 @@ come one after the other on one connection.
 import hmac
 import json
 import os
+import pkgutil
 import re
 import selectors
 import socket
 import struct
-from typing import Any, Dict, Optional, Tuple
+from collections import OrderedDict
+from typing import Any, Dict, Optional, Set, Tuple
 
+from trialkeeper import mlflow_stores
 from trialkeeper.mlflow_calls import MlflowCalls
 from trialkeeper.trial_environment import MLFLOW_URI
 
@@ -25,7 +28,8 @@ _PATIENCE = struct.pack("@ll", PATIENCE, 0)  # a struct timeval
 #: The answer of nearly all calls.
 _DONE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 _REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length:([^\r\n]*)", re.IGNORECASE)
+_DIGITS = re.compile(rb"\d{1,12}")
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]*)", re.IGNORECASE)
 _UNUSUAL = re.compile(rb"\r\n(?:transfer-encoding:|connection:[ \t]*close|expect:)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close")
@@ -45,17 +49,31 @@ class MlflowEndpoint:
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
-        self._buffers: Dict[socket.socket, bytearray] = {}
+        #: The connections, the one first that has been silent for longest.
+        self._buffers: "OrderedDict[socket.socket, bytearray]" = OrderedDict()
+        #: Those of who has shown the token.
+        self._known: Set[socket.socket] = set()
 
     def variables(self) -> Dict[str, str]:
         """By which MLflow's clients find it."""
-        return {MLFLOW_URI: "http://127.0.0.1:%d" % self._listener.getsockname()[1], TOKEN_VARIABLE: self._token,
+        uri = "http://127.0.0.1:%d" % self._listener.getsockname()[1]
+        return {MLFLOW_URI: uri, mlflow_stores.OWN_URI: uri, TOKEN_VARIABLE: self._token,
                 **dict.fromkeys(_OTHER_CREDENTIALS, "")}
+
+    def folder_for_trials(self, attempt_folder: str) -> Optional[str]:
+        """For PYTHONPATH: by which scripts find it that name another place on this machine. None where none can be
+        made; these scripts then log where they say.
+        """
+        module = pkgutil.get_data(__package__, "mlflow_stores.py")  # also in the zipapp
+        try:
+            return mlflow_stores.make_folder(attempt_folder, (module or b"").decode())
+        except OSError:
+            return None
 
     def serve(self) -> None:
         """Answer calls. Does not return."""
         while True:
-            for key, _ in self._selector.select():
+            for key, _ in sorted(self._selector.select(), key=lambda ready: ready[0].fileobj is self._listener):
                 connection = key.fileobj
                 assert isinstance(connection, socket.socket)
                 try:
@@ -70,8 +88,9 @@ class MlflowEndpoint:
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
         if len(self._buffers) >= MOST_CONNECTIONS:
-            connection.close()
-            return
+            # one of who has not shown the token; else one that a client keeps open for a later request, which it then
+            # sends on a new one
+            self._drop(next((one for one in self._buffers if one not in self._known), next(iter(self._buffers))))
         # a timeout of Python's own would cost two more calls of the system for each request
         connection.setblocking(True)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
@@ -83,6 +102,7 @@ class MlflowEndpoint:
     def _drop(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         self._buffers.pop(connection, None)
+        self._known.discard(connection)
         connection.close()
 
     def _read(self, connection: socket.socket) -> bool:
@@ -91,18 +111,19 @@ class MlflowEndpoint:
         if not data:
             return False
         buffer = self._buffers[connection]
+        self._buffers.move_to_end(connection)
         buffer += data
         while True:
             end = buffer.find(b"\r\n\r\n")
             if end < 0 or end > MOST_HEAD:
                 return len(buffer) <= MOST_HEAD or self._send(connection, 431, {"message": "the head is too long"})
             head = bytes(buffer[:end + 2])
-            length = _LENGTH.search(head)
-            size = int(length.group(1)) if length else 0
+            size = _size_of_body(head)
             unusual = head.lower() if _UNUSUAL.search(head) else b""
             problem = self._problem(head, size, unusual)
             if problem is not None:
                 return self._send(connection, problem[0], {"error_code": problem[1], "message": problem[2]})
+            self._known.add(connection)
             if len(buffer) < end + 4 + size:
                 if b"\r\nexpect:" in unusual and len(buffer) == end + 4:
                     connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -125,6 +146,8 @@ class MlflowEndpoint:
             return 401, "UNAUTHENTICATED", "this address is for the trial alone, whose token is in " + TOKEN_VARIABLE
         if b"\r\ntransfer-encoding:" in unusual:
             return 411, "BAD_REQUEST", "a request must have its length"
+        if size < 0:
+            return 400, "BAD_REQUEST", "Content-Length must be given once, as a number"
         if size > MOST_BODY:
             return 413, "BAD_REQUEST", "a request may have %d bytes" % MOST_BODY
         return None
@@ -138,3 +161,12 @@ class MlflowEndpoint:
         connection.sendall(b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
             status, _REASONS[status], len(body), body))
         return False
+
+
+def _size_of_body(head: bytes) -> int:
+    """In bytes, 0 where the request does not say; -1 where it says no number, or two."""
+    given = {text.strip() for text in _LENGTH.findall(head)}
+    if not given:
+        return 0
+    text = given.pop()
+    return int(text) if not given and _DIGITS.fullmatch(text) else -1

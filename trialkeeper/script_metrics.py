@@ -6,6 +6,7 @@ import re
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Protocol
 
 from trialkeeper import contract
+from trialkeeper.document_metrics import JsonFile
 from trialkeeper.event_files import EventFile
 from trialkeeper.found_files import FoundFiles
 from trialkeeper.journal import Journal, read_entries
@@ -185,9 +186,13 @@ def script_metrics(job: contract.JobDocument, folder: str, journal: Journal, clo
             except re.error as error:  # another version of Python than the server's
                 log("the pattern for %s cannot be used with this Python: %s" % (stream, error))
                 unusable.append({"problem": "unknown_pattern", "detail": stream})
+
     def table(name: str, opened: Callable[[], BinaryIO]) -> Source:
         source = "file " + name
-        return TableFile(opened, name, source, journal.positions.get(source))
+        reached = journal.positions.get(source)
+        if not name.lower().endswith(".json"):
+            return TableFile(opened, name, source, reached)
+        return JsonFile(opened, source, reached, lambda: TableFile(opened, name, source, reached))
 
     def events(name: str, opened: Callable[[], BinaryIO]) -> Source:
         source = "events " + name

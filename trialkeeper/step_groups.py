@@ -5,6 +5,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 #: Fields that count steps, the one that counts first: they are no metrics.
 STEPS = ("step", "global_step", "iteration", "epoch")
 _TOO_LARGE = 10 ** 300
+#: Objects within each other whose numbers are read, and numbers of one object.
+_DEEPEST, _MOST_NUMBERS = 4, 10_000
 #: Seconds for which a step may wait for further values.
 PATIENCE = 1.0
 #: Names of metrics that are remembered: a script may print any number.
@@ -21,12 +23,22 @@ class Measured(NamedTuple):
 
 
 def metrics_in(fields: Dict[str, Any], position: Any) -> Optional[Measured]:
-    """The numbers among these fields; None where there are none."""
-    values = {name: float(value) for name, value in fields.items() if name not in STEPS and _is_number(value)}
+    """The numbers among these fields, those of inner objects under names with dots; None where there are none."""
+    values = {name: number for name, number in _numbers(fields, "", _DEEPEST).items() if name not in STEPS}
     if not values:
         return None
     steps = [float(fields[name]) for name in STEPS if _is_number(fields.get(name))]
     return Measured(values, steps[0] if steps else None, position)
+
+
+def _numbers(fields: Dict[str, Any], prefix: str, depth: int) -> Dict[str, float]:
+    found: Dict[str, float] = {}
+    for name, value in fields.items():
+        if _is_number(value):
+            found[prefix + name] = float(value)
+        elif isinstance(value, dict) and depth and len(found) < _MOST_NUMBERS:
+            found.update(_numbers({str(key): item for key, item in value.items()}, prefix + name + ".", depth - 1))
+    return found
 
 
 def _is_number(value: Any) -> bool:

@@ -7,6 +7,7 @@ training begins). So a row is known by its content and by that of all rows befor
 import csv
 import hashlib
 import os
+import re
 from array import array
 from typing import Any, BinaryIO, Callable, List, Optional, Tuple
 
@@ -19,6 +20,8 @@ _BLOCK = 256 * 1024
 _HEAD, _TAIL = 1024, 4096
 #: Lines of one row, which has line ends in quotes. Where more would belong to it, a quote was never closed.
 _MOST_LINES = 100
+#: Names of metrics in a first line, in a file whose name does not say that it has one: without spaces.
+_NAMES = re.compile(r"[\w./%()#:-]{1,100}(\t[\w./%()#:-]{1,100})+\s*")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -34,7 +37,9 @@ class TableFile:
         """
         self.source, self.has_more = source, False
         self._opened = opened
-        self._separator = {".csv": ",", ".tsv": "\t"}.get(os.path.splitext(name)[1].lower())
+        #: What the name says separates cells; and what the first line says, None in files of JSON lines.
+        self._usual = {".csv": ",", ".tsv": "\t"}.get(os.path.splitext(name)[1].lower())
+        self._separator = self._usual
         #: How many rows were reported, and the digests of these; of those before a takeover only the last one.
         self._count: int = reached[0] if reached else 0
         self._digests: "array[int]" = array("Q", reached[1:] if reached else [])
@@ -68,6 +73,7 @@ class TableFile:
         self._inode, self._offset = 0, 0
         self._head = self._tail = b""
         self._columns: Optional[List[str]] = None
+        self._has_begun = False
         self._unclosed = []
         self._row, self._digest = 0, 0
         self._pass_digests = array("Q")
@@ -112,6 +118,8 @@ class TableFile:
 
     def _rows_of(self, line: bytes) -> List[bytes]:
         """The rows that are whole with this line."""
+        if not self._has_begun:
+            self._has_begun, self._separator = True, _separator_in(line, self._usual)
         if self._separator is None or not self._unclosed and b'"' not in line:
             return [line]
         self._unclosed.append(line)
@@ -130,7 +138,7 @@ class TableFile:
             if self._columns is None:
                 self._columns = [cell.strip() for cell in cells]
                 return []
-            fields = {name: cell for name, cell in zip(self._columns, cells) if cell}
+            fields = {name: cell for name, cell in zip(self._columns, cells) if cell and name}
             numbers = {name: number_in(cell) for name, cell in fields.items()}
             content, measured = repr(sorted(fields.items())).encode(), metrics_in(numbers, None)
         self._row += 1
@@ -171,6 +179,14 @@ class TableFile:
         held, self._held = self._held or [], None
         self._count, self._digests = self._row, self._pass_digests
         return held
+
+
+def _separator_in(line: bytes, usual: Optional[str]) -> Optional[str]:
+    """What separates the cells of a first line. ``usual``: by the file's name, None: JSON lines."""
+    text = line.decode("utf-8", "replace")
+    if usual is not None:
+        return next((sign for sign in (usual, ";", "\t", ",") if sign in text), usual)
+    return next((sign for sign in "\t,;" if _NAMES.fullmatch(text.replace(sign, "\t")) and sign in text), None)
 
 
 def _cells(line: bytes, separator: str) -> List[str]:

@@ -64,7 +64,9 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
         environment[contract.ENV_WAKE] = wake
     gpus: Optional[List[int]] = job.get("gpu_indices")
     if gpus is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else "-1"
+        # AMD's libraries read the second one, some of them also the first; where both are set they must be the same
+        environment["CUDA_VISIBLE_DEVICES"] = environment["HIP_VISIBLE_DEVICES"] = \
+            ",".join(map(str, gpus)) if gpus else "-1"
     return environment
 
 

@@ -28,8 +28,9 @@ _FORK_SECONDS = 30.0
 
 #: Variables of which each trial has its own values; a parent's modules must not depend on them.
 OF_ONE_TRIAL = ("NNI_SYS_DIR", "NNI_OUTPUT_DIR", "NNI_CODE_DIR", "NNI_TRIAL_JOB_ID", "NNI_TRIAL_SEQ_ID",
-                "NNI_TRIAL_SEED", "NNI_REPLICATE", "CUDA_VISIBLE_DEVICES", MARK_VARIABLE, contract.ENV_WAKE,
-                contract.ENV_CHECKPOINTS, "PWD", "OLDPWD", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN")
+                "NNI_TRIAL_SEED", "NNI_REPLICATE", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", MARK_VARIABLE,
+                contract.ENV_WAKE, contract.ENV_CHECKPOINTS, "PWD", "OLDPWD", "MLFLOW_TRACKING_URI",
+                "MLFLOW_TRACKING_TOKEN")
 
 
 class WarmRequest:

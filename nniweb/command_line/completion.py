@@ -47,7 +47,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     """All commands, with the options of the one that was typed: to know those of all would take a second."""
     parser = argparse.ArgumentParser(prog="nniweb")
     commands = parser.add_subparsers()
-    for name in sorted({*command_names(), *_OF_DJANGO, "completion", "nnictl"}):
+    for name in sorted({*command_names(), *_OF_DJANGO, "completion", "mcp", "nnictl"}):
         parents = [_parser_of(name)] if name == command else []
         commands.add_parser(name, parents=parents, add_help=not parents)
     return parser
@@ -65,6 +65,10 @@ def _parser_of(name: str) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser()
         parser.add_argument("shell", choices=SHELLS)
         return parser
+    if name == "mcp":
+        from nniweb.mcp_server.stdio import make_parser as make_mcp_parser
+
+        return make_mcp_parser()
     if name == "nnictl":
         from nniweb.nnictl.arguments import make_parser as make_nnictl_parser
 

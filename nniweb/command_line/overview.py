@@ -7,6 +7,7 @@ COMMANDS = {
         "experiments": "list, show, follow, pause, stop, undo, export experiments (nniweb experiments --help)",
         "config": "check a config file, or print the resolved settings",
         "import_nni": "import a finished experiment of NNI",
+        "mcp": "tools for an agent that starts this program (nniweb mcp --help)",
         "nnictl": "the verbs of NNI's nnictl (nniweb nnictl --help)",
     },
     "A server": {
@@ -19,6 +20,7 @@ COMMANDS = {
         "restore": "restore one",
         "migrate": "upgrade the database to this program's version",
         "rotate-keys": "encrypt all secrets with a new key",
+        "ledger": "show what trials took in each month, and check it",
     },
     "People": {
         "sign-in-link": "print a link that signs a person in once",

@@ -58,6 +58,10 @@ def _run(arguments: list[str] | None) -> None:
         from nniweb.nnictl.program import main as nnictl
 
         sys.exit(nnictl(given[2:] if given[1] == "nnictl" else ["--help"]))
+    if given[1:2] == ["mcp"] or given[1:3] == ["help", "mcp"]:
+        from nniweb.mcp_server.stdio import run as mcp
+
+        sys.exit(mcp(given[2:] if given[1] == "mcp" else ["--help"]))
     if is_about_another_server(given[1:]):
         from nniweb.client.commands import run
 

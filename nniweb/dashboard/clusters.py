@@ -121,6 +121,8 @@ class Gpu:
     hidden: int
     #: Processes on it; others' where no trial holds it.
     processes: int
+    #: Whether it does not work: then it gets no trials.
+    is_faulty: bool = False
 
     @property
     def is_held(self) -> bool:
@@ -136,7 +138,7 @@ def gpus_of(machine: Machine, holders: dict[str, list[dict[str, Any]]], trials: 
         named = [trials[public_id] for public_id in held if public_id in trials]
         found.append(Gpu(int(summary.get("index", 0)), str(summary.get("name") or "GPU"), summary.get("utilization"),
                          summary.get("memory_used"), summary.get("memory_total"), named, len(held) - len(named),
-                         int(summary.get("processes") or 0)))
+                         int(summary.get("processes") or 0), bool(summary.get("fault"))))
     return found
 
 
@@ -157,14 +159,15 @@ class GpuStrip:
         found = []
         for place, gpu in enumerate(self.gpus):
             filled = round((self.height - 4) * min(100, gpu.utilization or 0) / 100)
-            kind = "held" if gpu.is_held else "others" if gpu.processes else "free"
+            kind = "held" if gpu.is_held else "others" if gpu.processes or gpu.is_faulty else "free"
             found.append({"x": place * self.step + 1, "inner": place * self.step + 3, "y": self.height - 2 - filled,
                           "filled": filled, "kind": kind, "words": self._words(gpu, kind)})
         return found
 
     @staticmethod
     def _words(gpu: Gpu, kind: str) -> str:
-        whose = {"held": "held by a trial", "others": "used by others", "free": "free"}[kind]
+        whose = "does not work" if gpu.is_faulty else \
+            {"held": "held by a trial", "others": "used by others", "free": "free"}[kind]
         busy = "" if gpu.utilization is None else f", {gpu.utilization} % busy"
         return f"GPU {gpu.index}: {whose}{busy}"
 

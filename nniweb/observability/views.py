@@ -4,7 +4,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 from prometheus_client import CONTENT_TYPE_LATEST
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 from nniweb.experiments.models import User
@@ -30,7 +30,7 @@ def _may_read(request: HttpRequest) -> bool:
         return is_metrics_token(authorization)
     try:
         found = TokenAuthentication().authenticate(Request(request))
-    except AuthenticationFailed:
+    except (AuthenticationFailed, PermissionDenied):  # the latter of a token with a leash
         return False
     user = found[0] if found else request.user
     return isinstance(user, User) and user.is_admin

@@ -16,7 +16,8 @@ from tests.end_to_end.running_server import ROOT
 
 #: What takes long to load, or much memory, and is of use to some experiments only.
 OF_SOME_EXPERIMENTS = {"kubernetes", "paramiko", "azure", "optuna", "numpy", "scipy", "sklearn", "sqlalchemy",
-                       "authlib", "redis", "pandas", "tensorboard", "requests", "urllib3"}
+                       "authlib", "redis", "pandas", "tensorboard", "requests", "urllib3", "mcp", "mcp_types",
+                       "starlette", "httpx2"}
 
 
 @pytest.fixture(scope="module")

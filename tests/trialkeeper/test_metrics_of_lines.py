@@ -96,7 +96,37 @@ def test_a_group_called_name_names_the_metric(tmp_path):
     assert str(second.values) == "{'acc': nan}"
 
 
+@pytest.mark.parametrize("text", [
+    "0.5", "0.5,", "[0.5]", "(0.5)", "tensor(0.5)", "tensor(0.5,", "np.float64(0.5)", "np.float64(0.5),",
+    "array([0.5])", ".5%", "'0.5'", "5e-1;", "+0.5.", "\x1b[32m0.5\x1b[0m", "torch.tensor([0.5]),"])
+def test_a_number_may_have_around_it_what_programs_print(text, tmp_path):
+    path = tmp_path / "stdout"
+    path.write_text(f"epoch 1 \x1b[1macc={text} done\n")
+    [measured] = LineMetrics(str(path), "lines", PATTERN, 0, print).read()
+    assert (measured.values, measured.step) == ({"value": 0.5}, 1)
+
+
+@pytest.mark.parametrize("text", ["none", "1,234", "0.5/3", "2x", "x2", "0.5s", "1.2.3", "12:30", "--", "tensor()",
+                                  "e5", "infinit"])
+def test_what_is_no_single_number_is_left_out(text, tmp_path):
+    path = tmp_path / "stdout"
+    path.write_text(f"epoch 1 acc={text}\n")
+    assert LineMetrics(str(path), "lines", PATTERN, 0, print).read() == []
+
+
+def test_objects_may_have_a_prefix_as_loggers_write_it(tmp_path):
+    path = tmp_path / "stdout"
+    path.write_text('INFO:root:{"step": 1, "acc": 0.5}\n2024-01-01 | {\'acc\': 0.6, \'step\': 2} \nset {"a"} and {} {\n'
+                    'acc {"acc": 0.7} done\n')
+    found = LineMetrics(str(path), "lines", "json", 0, print).read()
+    assert [(measured.values, measured.step) for measured in found] == [({"acc": 0.5}, 1), ({"acc": 0.6}, 2)]
+
+
 @pytest.mark.parametrize(("line", "values", "step"), [
+    ("{'loss': '0.6931', 'rate': '5e-05', 'epoch': '1.0', 'name': 'x'}", {"loss": 0.6931, "rate": 5e-05}, 1),
+    ("{'eval_loss': 0.5, 'epoch': 2.0, 'best': None, 'flag': True}", {"eval_loss": 0.5}, 2),
+    ('{"epoch": 1, "val": {"acc": 0.5, "step": 3, "by": {"a": 1}}, "list": [1]}',
+     {"val.acc": 0.5, "val.step": 3, "val.by.a": 1}, 1),
     ('{"epoch": 3, "acc": 0.5, "n": 2, "ok": true, "text": "1"}', {"acc": 0.5, "n": 2}, 3),
     ('{"step": 9, "epoch": 3, "acc": 1}', {"acc": 1}, 9),
     ('{"acc": 1e400, "b": 1}', {"acc": float("inf"), "b": 1}, None)])
@@ -105,7 +135,9 @@ def test_the_numbers_of_a_json_object_are_metrics(line, values, step):
 
 
 @pytest.mark.parametrize("line", ["{}", "{", '{"a": "b"}', '{"step": 1}',
-                                  '{"a": ' * 10_000, '{"a": 1' + "0" * 400 + "}"])
+                                  '{"a": ' * 10_000, '{"a": ' * 8 + "1" + "}" * 8, "{1: 2}", "{'a': [" * 3000,
+                                  "{'a': f(1)}", "{'a', 'b'}", "{'a': '" + "1" * 9000 + "'}",
+                                  '{"a": 1' + "0" * 400 + "}"])
 def test_what_holds_no_number_is_no_metric(line):
     assert read_json(line.encode(), 5) is None
 

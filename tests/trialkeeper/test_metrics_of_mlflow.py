@@ -1,5 +1,7 @@
 """The MLflow tracking server that a keeper gives its trial, and what becomes of what is logged to it."""
 
+import contextlib
+import importlib.metadata
 import json
 import math
 import socket
@@ -13,9 +15,15 @@ import requests
 
 from tests.fakes.real_mlflow import VERSIONS, mlflow_python
 from tests.trialkeeper.keeper_run import wait_until
-from trialkeeper import mlflow_calls
+from trialkeeper import mlflow_calls, mlflow_stores
 from trialkeeper.mlflow_calls import CALLS_FILE, MlflowCalls, MlflowMetrics
-from trialkeeper.mlflow_endpoint import MOST_BODY, MOST_HEAD, TOKEN_VARIABLE, MlflowEndpoint
+from trialkeeper.mlflow_endpoint import (
+    MOST_BODY,
+    MOST_CONNECTIONS,
+    MOST_HEAD,
+    TOKEN_VARIABLE,
+    MlflowEndpoint,
+)
 from trialkeeper.trial_environment import MLFLOW_URI, trial_environment
 
 
@@ -87,7 +95,10 @@ def test_requests_may_come_in_pieces_and_several_at_once(client):
 
 @pytest.mark.parametrize(("head", "status"), [
     (b"nonsense", 400), (b"GET / HTTP/1.1\r\nContent-Length: %d" % (MOST_BODY + 1), 413),
-    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked", 411), (b"GET / HTTP/1.1\r\nX: " + b"x" * 2 * MOST_HEAD, 431)])
+    (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked", 411), (b"POST / HTTP/1.1\r\nContent-Length: -1", 400),
+    (b"POST / HTTP/1.1\r\nContent-Length: 0x2", 400), (b"POST / HTTP/1.1\r\ncontent-length:", 400),
+    (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 30", 400),
+    (b"GET / HTTP/1.1\r\nX: " + b"x" * 2 * MOST_HEAD, 431)])
 def test_what_is_no_bounded_request_ends_the_connection(client, head, status):
     said = client.raw(head + f"\r\nAuthorization: Bearer {client.token}\r\n\r\n".encode())
     assert not said or said.split()[1] == str(status).encode()
@@ -102,6 +113,27 @@ def test_a_client_that_asks_first_may_send_its_body(client):
         assert connection.recv(65536).startswith(b"HTTP/1.1 100 Continue")
         connection.sendall(b"{}")
         assert b"HTTP/1.1 200" in b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_connections_that_say_nothing_keep_nobody_out(client):
+    run = client.run()  # on a connection that stays open
+    with contextlib.ExitStack() as silent:
+        for _ in range(3 * MOST_CONNECTIONS):
+            silent.enter_context(socket.create_connection(("127.0.0.1", int(client.url.rpartition(":")[2])), 30))
+        assert client.call("runs/log-metric", run_id=run, key="loss", value=1)["status"] == 200
+        with requests.Session() as another:
+            another.headers["Authorization"] = f"Bearer {client.token}"
+            answer = another.get(f"{client.url}/api/2.0/mlflow/runs/get", params={"run_id": run}, timeout=30)
+        assert [metric["key"] for metric in answer.json()["run"]["data"]["metrics"]] == ["loss"]
+
+
+def test_idle_connections_of_the_trial_itself_give_way_to_new_ones(client):
+    with contextlib.ExitStack() as idle:
+        for _ in range(MOST_CONNECTIONS + 20):
+            session = idle.enter_context(requests.Session())
+            session.headers["Authorization"] = f"Bearer {client.token}"
+            answer = session.get(f"{client.url}/api/2.0/mlflow/experiments/get?experiment_id=0", timeout=30)
+            assert answer.status_code == 200
 
 
 # --- the calls ----------------------------------------------------------------------------------
@@ -122,7 +154,11 @@ def test_what_is_logged_is_there_when_it_is_asked_for(client):
     assert {tag["key"]: tag["value"] for tag in found["data"]["tags"]} == {"mlflow.runName": "mine", "b": "2"}
     kept = json.loads((Path(found["info"]["artifact_uri"]).parent / "run.json").read_text())
     assert kept["params"] == {"p": "x", "q": "5"}
-    assert client.get("metrics/get-history", run_id=run, metric_key="acc")["metrics"][0]["value"] == 0.5
+    assert client.call("runs/log-metric", run_id=run, key="acc", value="Infinity", step=4)["status"] == 200
+    assert client.get("metrics/get-history", run_id=run, metric_key="acc")["metrics"] == [
+        {"key": "acc", "value": 0.5, "step": 3, "timestamp": 9},
+        {"key": "acc", "value": "Infinity", "step": 4, "timestamp": 0}]
+    assert client.get("metrics/get-history", run_id=run, metric_key="other")["metrics"] == []
     assert run in [one["info"]["run_id"] for one in client.call("runs/search", experiment_ids=["0"])["runs"]]
 
 
@@ -240,6 +276,48 @@ def test_nothing_that_was_answered_is_lost_or_doubled_when_the_keeper_is_killed(
     reported = [json.loads(value) for value in server.values()]
     assert reported == list(range(len(reported)))
     assert len(reported) - 1 in (answered, answered + 1)
+
+
+@pytest.mark.parametrize(("uri", "is_here"), [
+    ("./mlruns", True), ("/data/mlruns", True), ("file:///data/mlruns", True), ("sqlite:///mlflow.db", True),
+    ("http://localhost:5000", True), ("http://127.0.0.1:8080/", True), ("https://[::1]:5000", True),
+    ("http://mlflow.example.org", False), ("https://10.0.0.7:5000", False), ("http://localhost.example.org", False)])
+def test_a_store_on_the_trials_machine_is_told_from_a_server_elsewhere(uri, is_here):
+    assert mlflow_stores.is_on_this_machine(uri) is is_here
+
+
+def test_mlflow_finds_a_plugin_for_such_stores_where_the_trial_looks_for_packages(endpoint, tmp_path):
+    folder = endpoint.folder_for_trials(str(tmp_path))
+    [found] = importlib.metadata.distributions(path=[folder])
+    points = {(point.group, point.name): point.value for point in found.entry_points}
+    assert points["mlflow.tracking_store", "sqlite"] == "nniweb_mlflow_stores:tracking_store"
+    assert points["mlflow.model_registry_store", "http"] == "nniweb_mlflow_stores:model_registry_store"
+    assert (Path(folder) / "nniweb_mlflow_stores.py").read_text() == Path(mlflow_stores.__file__).read_text()
+
+
+NAMES_A_STORE = """
+import mlflow, os
+for uri in ("sqlite:///mlflow.db", "./mlruns", "file:" + os.path.abspath("mlruns"), "http://localhost:1"):
+    os.environ["MLFLOW_TRACKING_URI"] = uri
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_experiment("mine")
+    with mlflow.start_run():
+        mlflow.log_metric("acc", 0.5)
+        mlflow.log_text("weights", "weights.txt")
+assert not os.path.exists("mlruns") and not os.path.exists("mlflow.db"), os.listdir(".")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_script_that_names_a_store_on_its_machine_logs_to_its_trial(version, keeper, server):
+    keeper.python = str(mlflow_python(version))
+    command = keeper.python_command(NAMES_A_STORE)
+    keeper.python = sys.executable
+    assert keeper.run(command, seconds=300, metrics={"mlflow": True, "result": "acc"}) == 0, server.output("stderr")
+    assert [json.loads(value) for value in server.values()] == [0.5] * 5
+    assert len(list((keeper.folder / "nni" / "mlflow").glob("*/artifacts/weights.txt"))) == 4
 
 
 SCRIPT = """

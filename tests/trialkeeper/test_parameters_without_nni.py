@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from trialkeeper.command_template import fill
+from trialkeeper.command_template import MOST_IN_QUOTES, fill
 from trialkeeper.trial_parameters import as_overrides, flat, parameter_variables, parameters_in
 
 #: Prints its arguments, and a NUL behind each.
@@ -103,6 +103,27 @@ def test_a_parameter_named_args_hides_the_word():
 def test_within_quotes_all_parameters_are_text_for_a_further_shell(quotes):
     inner = 'printf "%s\\0" {args}' if quotes == "'" else "printf '%s\\0' {args}"
     assert words(f"bash -c {quotes}{inner}{quotes}", {"a": WEIRD, "b": 1}) == [f"--a={WEIRD}", "--b=1"]
+
+
+@pytest.mark.parametrize("command", [
+    """bash -c 'bash -c "show {args}"'""", """bash -c "bash -c 'show {args}'" """,
+    r"""bash -c "bash -c \"show {args}\"" """, r"""bash -c "bash -c \"bash -c 'show {args}'\"" """,
+    """bash -c "echo 'one' | bash -c 'show {args}'" """])
+def test_shells_within_shells_give_the_same_words(command):
+    show = SHOW.rpartition(";")[0] + "; export -f show; "
+    assert words(show + command, {"a": WEIRD, "b": 1, "c": "it's"}) == [f"--a={WEIRD}", "--b=1", "--c=it's"]
+
+
+@pytest.mark.parametrize("command", ["bash -c 'echo `echo {args}`'", "bash -c 'echo $(( {args} ))'",
+                                     "bash -c \"cat <<EOF\n{args}\nEOF\""])
+def test_where_a_shell_within_has_no_words_nothing_is_put_in(command):
+    assert fill(command, {"a": 1}) == command
+
+
+def test_many_places_in_long_quotes_are_read_in_bounded_time():
+    began = time.process_time()
+    assert fill(f"bash -c '{'{args} ' * 20_000}'", {"a": 1}).count("--a=1") == MOST_IN_QUOTES
+    assert time.process_time() - began < 5
 
 
 def test_a_name_that_another_option_has_is_empty():

@@ -109,6 +109,9 @@ class CommandTrialOptions(TrialOptions):
                                     "(storage). auto: they call the server if it has an address for other machines; "
                                     "the server fetches reports that do not arrive from workingFolder.")
 
+    def cpus_of_a_trial(self) -> float:
+        return float(self.trial_cpu_number)
+
     @field_validator("python_path")
     @classmethod
     def _is_absolute(cls, value: str | None) -> str | None:

@@ -121,6 +121,12 @@ class FrameworkControllerTrialOptions(KubernetesPlaceOptions):
         except ValueError:  # the template cannot be read: said by the check before a launch
             return gpu_number or 0
 
+    def cpus_of_a_trial(self) -> float:
+        try:
+            return super().cpus_of_a_trial()
+        except ValueError:  # the template cannot be read: said by the check before a launch
+            return 1.0
+
     def own_command(self) -> str:
         try:
             return super().own_command()

@@ -3,19 +3,27 @@
 ``choose_gpus`` is a pure function with NNI's rules: a GPU is usable when active ones are allowed,
 when trials of this installation are on it already, or when no process of anybody else is; then it
 must have room for one more trial; then the first ones in index order are taken.
+
+A job that ran out of GPU memory before is put on GPUs that it has for itself, larger ones if need be, and the largest
+ones first.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trainingservice.reasons import Reason
+from trainingservice.trial_job import GpuDemand
 
 #: Jobs that are named for one GPU.
 MOST_NAMED = 4
+
+
+#: Nothing is known beside the number of GPUs.
+ANY_GPU = GpuDemand()
 
 
 @dataclass(frozen=True)
@@ -26,14 +34,35 @@ class GpuRequest:
     max_trials_per_gpu: int = 1
     use_active_gpu: bool = False
     gpu_indices: tuple[int, ...] | None = None
+    demand: GpuDemand = ANY_GPU
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """What was seen of one GPU. ``processes``: how many compute processes ran on it, anybody's."""
+    """What was seen of one GPU. ``processes``: how many compute processes ran on it, anybody's. ``memory_total``:
+    bytes, None where the driver does not tell. ``fault``: why it does not work, one of contract.GPU_FAULTS.
+    """
 
     index: int
     processes: int = 0
+    memory_total: int | None = None
+    fault: str = ""
+
+
+class HeldGpus(tuple[int, ...]):
+    """The indices of the GPUs that a job holds on one machine. ``alone``: they take no other job."""
+
+    alone: bool
+
+    def __new__(cls, indices: Iterable[int] = (), alone: bool = False) -> HeldGpus:
+        held = super().__new__(cls, indices)
+        held.alone = alone
+        return held
+
+
+def is_alone(held: tuple[int, ...]) -> bool:
+    """Whether GPUs that a job holds take no other job."""
+    return isinstance(held, HeldGpus) and held.alone
 
 
 @dataclass(frozen=True)
@@ -73,42 +102,66 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
         if request.gpu_indices is None or len(seen) < request.gpu_number:
             return Impossible(Reason("too_few_gpus", machine=machine, asked=request.gpu_number, has=len(seen)))
         return Impossible(Reason("too_few_gpus_named", machine=machine, asked=request.gpu_number, allowed=len(allowed)))
+    if request.demand.memory_above:
+        large = [index for index in allowed
+                 if seen[index].fault or (seen[index].memory_total or 0) > request.demand.memory_above]
+        if len(large) < request.gpu_number:
+            return Impossible(Reason("gpus_too_small", machine=machine, asked=request.gpu_number, has=len(large),
+                                     memory=request.demand.memory_above))
+        allowed = large
+    most = 1 if request.demand.alone else request.max_trials_per_gpu
     free: list[int] = []
     held: list[dict[str, Any]] = []
     for index in allowed:
         holders = sorted(job for job, indices in booked.items() if index in indices)
         ours = bool(holders) or index in recently_ours
-        if len(holders) >= request.max_trials_per_gpu:
+        if seen[index].fault:  # it may come back: nobody is refused for it
+            held.append({"gpu": index, "jobs": [], "fault": seen[index].fault})
+        elif len(holders) >= most or any(is_alone(booked[job]) for job in holders):
             held.append({"gpu": index, "jobs": holders[:MOST_NAMED], "more": len(holders) > MOST_NAMED})
         elif seen[index].processes and not ours and not request.use_active_gpu:
             held.append({"gpu": index, "jobs": [], "processes": seen[index].processes})
         else:
             free.append(index)
     if len(free) >= request.gpu_number:
-        return Assigned(tuple(free[:request.gpu_number]))
+        if request.demand.alone:
+            free.sort(key=lambda index: (-(seen[index].memory_total or 0), index))
+        return Assigned(tuple(sorted(free[:request.gpu_number])))
     return Waits(Reason("gpu_held", machine=machine, asked=request.gpu_number, free=len(free), held=held))
 
 
 @dataclass(frozen=True)
 class GpuBooking:
-    """GPUs of one machine for one node of a job, where no GPU may have more than ``max_jobs_per_gpu`` jobs."""
+    """GPUs of one machine for one node of a job, where no GPU may have more than ``max_jobs_per_gpu`` jobs.
+
+    ``alone``: only this one, also when others come later; the same for all nodes of a job.
+    """
 
     machine_identity: str
     gpu_indices: tuple[int, ...]
     max_jobs_per_gpu: int = 1
+    alone: bool = False
+
+    def is_taken(self, others: Iterable[tuple[int, ...]]) -> bool:
+        """Whether one of these GPUs has no room for it. ``others``: what other jobs hold on the machine."""
+        others = list(others)
+        most = 1 if self.alone else self.max_jobs_per_gpu
+        return any(sum(index in held for held in others) >= most
+                   or any(index in held and is_alone(held) for held in others) for index in self.gpu_indices)
 
 
 class GpuBook(Protocol):
     """Who holds which GPUs of which machine, over all clusters and experiments of an installation."""
 
-    def booked(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
-        """Job name -> GPU indices it holds on that machine."""
+    def booked(self, machine_identity: str) -> Mapping[str, tuple[int, ...]]:
+        """Job name -> GPU indices it holds on that machine (``HeldGpus``)."""
 
-    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int) -> bool:
+    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
+             alone: bool = False) -> bool:
         """Hold these GPUs for a job; durable when it returns True.
 
-        False, and nothing changes, if any of them already has ``max_jobs_per_gpu`` other jobs.
-        Booking again under the same name replaces what the job held.
+        False, and nothing changes, if any of them already has ``max_jobs_per_gpu`` other jobs, or one that is alone,
+        or any at all where this one is to be ``alone``. Booking again under the same name replaces what the job held.
         """
 
     def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
@@ -125,22 +178,23 @@ class MemoryGpuBook:
         self._lock = threading.Lock()
         self._held: dict[str, tuple[GpuBooking, ...]] = {}
 
-    def booked(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
+    def booked(self, machine_identity: str) -> dict[str, HeldGpus]:
         with self._lock:
             return self._on(machine_identity)
 
-    def _on(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
-        return {job: tuple(index for node in here for index in node.gpu_indices) for job, nodes in self._held.items()
+    def _on(self, machine_identity: str) -> dict[str, HeldGpus]:
+        return {job: HeldGpus((index for node in here for index in node.gpu_indices), here[0].alone)
+                for job, nodes in self._held.items()
                 if (here := [node for node in nodes if node.machine_identity == machine_identity])}
 
-    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int) -> bool:
-        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu)])
+    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
+             alone: bool = False) -> bool:
+        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu, alone)])
 
     def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
         with self._lock:
             for node in nodes:
-                others = [gpus for job, gpus in self._on(node.machine_identity).items() if job != job_name]
-                if any(sum(index in gpus for gpus in others) >= node.max_jobs_per_gpu for index in node.gpu_indices):
+                if node.is_taken(held for job, held in self._on(node.machine_identity).items() if job != job_name):
                     return False
             self._held[job_name] = tuple(nodes)
             return True

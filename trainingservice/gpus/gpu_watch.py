@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trainingservice.errors import TemporaryError
 from trainingservice.gpus.gpu_slots import GpuReading
 from trainingservice.lasting_thread import LastingThread
+from trainingservice.reasons import Reason
 
 logger = logging.getLogger(__name__)
 
@@ -22,18 +23,38 @@ IDLE_INTERVAL = 60.0
 MAX_AGE = 2 * BUSY_INTERVAL
 
 
+def reading_of(gpu: Mapping[str, Any]) -> GpuReading:
+    """One GPU as the agent reads it, see ``trialkeeper.gpu_usage.read_gpus``."""
+    total = gpu.get("memory_total")
+    return GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0), None if total is None else int(total),
+                      str(gpu.get("fault") or ""))
+
+
 @dataclass(frozen=True)
 class GpuLook:
-    """What one look showed. ``error`` is "" or a sentence; ``ours`` are the GPUs this installation's trials held."""
+    """What one look showed. ``error`` is "" or a sentence; ``ours`` are the GPUs this installation's trials held.
+    ``at``: monotonic seconds; minus infinity where nobody answered.
+    """
 
     gpus: tuple[dict[str, Any], ...]
     error: str
     ours: frozenset[int]
     at: float
 
+    def message(self, machine: str) -> str:
+        """What a person should know of the GPUs of ``machine``: why they cannot be read, or which do not work; "" for
+        nothing.
+        """
+        if self.error:
+            return Reason("gpus_unread", machine=machine, error=self.error)
+        faulty = [{"gpu": int(gpu["index"]), "fault": str(gpu.get("fault") or ""),
+                   "errors": int(gpu.get("memory_errors") or 0)}
+                  for gpu in self.gpus if gpu.get("fault") or gpu.get("memory_errors")]
+        return Reason("gpus_faulty", machine=machine, gpus=faulty) if faulty else ""
+
     def readings(self) -> list[GpuReading]:
         """In the form ``choose_gpus`` wants."""
-        return [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in self.gpus]
+        return [reading_of(gpu) for gpu in self.gpus]
 
 
 class GpuWatch:
@@ -73,13 +94,21 @@ class GpuWatch:
             self._look = GpuLook(tuple(gpus), error, before | self._held(), self._monotonic())
             return self._look
 
+    def _note_failure(self, error: TemporaryError) -> None:
+        """Who waits for GPUs is told why, and not that they are being read. The GPUs stay those that were seen."""
+        last = self._look
+        self._look = GpuLook(() if last is None else last.gpus, str(error), frozenset(), float("-inf"))
+
     def recent(self, max_age: float = MAX_AGE) -> GpuLook | None:
-        """The last look if it is at most so old. Otherwise None, and the thread looks at once. Never blocks."""
+        """The last look if it is at most so old. Otherwise None, and the thread looks at once. Never blocks.
+
+        Where nobody answered the last time, that look, and the thread looks at once.
+        """
         last = self._look
         if last is not None and self._monotonic() - last.at <= max_age:
             return last
         self._soon.set()
-        return None
+        return last if last is not None and last.at == float("-inf") else None
 
     def start(self) -> None:
         """Begin to look at intervals. Harmless when repeated."""
@@ -108,5 +137,6 @@ class GpuWatch:
                     self._on_look()
                 except TemporaryError as error:
                     logger.info("the GPUs of a machine cannot be read now: %s", error)
+                    self._note_failure(error)
             # short enough to notice that GPUs have begun to matter
             self._soon.wait(BUSY_INTERVAL)

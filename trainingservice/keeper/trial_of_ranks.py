@@ -113,7 +113,7 @@ def rank_by_file(told: Mapping[str, Any]) -> RankState:
     if not end:
         return RankState(rank, machine, None, Observation(TrialJobStatus.RUNNING) if told.get("is_running") else None)
     status, message = classify_exit(end.get("reason"), end.get("exit_code"), end.get("signal"),
-                                    str(end.get("message") or ""))
+                                    str(end.get("message") or ""), out_of_memory=end.get("out_of_memory"))
     return RankState(rank, machine, None, Observation(status, message=message, exit_code=end.get("exit_code")),
                      end_reason=str(end.get("reason") or ""), last_lines=str(end.get("last_lines") or ""),
                      ended_at=float(end.get("at") or 0.0))

@@ -258,6 +258,9 @@ class KubernetesTrialOptions(SchedulingOptions):
         of_a_pod = [(role.replicas, role.gpu_number) for role in self.roles().values()]
         return sum(pods * (gpu_number or 0 if gpus is None else gpus) for pods, gpus in of_a_pod)
 
+    def cpus_of_a_trial(self) -> float:
+        return sum(role.replicas * (role.cpu_number or 1.0) for role in self.roles().values())
+
     def with_gpus(self, gpu_number: int | None) -> Self:
         return self._with_roles(lambda role: role if role.gpu_number is not None
                                 else role.model_copy(update={"gpu_number": gpu_number}))

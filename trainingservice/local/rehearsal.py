@@ -12,7 +12,8 @@ from pathlib import Path
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import TrainingServiceError
-from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
+from trainingservice.gpus.gpu_slots import GpuRequest, Impossible, choose_gpus
+from trainingservice.gpus.gpu_watch import reading_of
 from trainingservice.keeper.agent_client import AgentClient, AgentError, AgentGone
 from trainingservice.keeper.control_groups_finding import control_groups_finding
 from trainingservice.keeper.keeper_exit import observed_exit
@@ -137,8 +138,7 @@ def _gpus(client: AgentClient, request: GpuRequest, machine: str, wanted: bool,
             yield RehearsalFinding("gpus", True, f"No GPU was found ({reason}). Trials that ask for GPUs cannot run "
                                                  "here.", machine)
         return
-    readings = [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in gpus]
-    choice = choose_gpus(request, readings, {}, machine)
+    choice = choose_gpus(request, [reading_of(gpu) for gpu in gpus], {}, machine)
     if isinstance(choice, Impossible):
         yield RehearsalFinding("gpus", False, choice.reason, machine)
     else:

@@ -58,7 +58,8 @@ class LocalTrainingService(PollingTrainingService):
     """Runs trials on this machine.
 
     The command runs in the user's code folder itself, as with NNI (``snapshotCode`` gives each trial
-    a copy). All else lies in ``<state folder>/trials/<experiment>/<job name>``. Keepers are started
+    a copy, and a code variant gives one to its trial). All else lies in
+    ``<state folder>/trials/<experiment>/<job name>``. Keepers are started
     by the machine's agent, a child process; neither ends when the server does. The agent tells of each
     start and end at once, so the intervals of questions are a safety net only.
     """
@@ -68,6 +69,7 @@ class LocalTrainingService(PollingTrainingService):
     options_model: ClassVar[type[TrialOptions]] = LocalTrialOptions
     shares_code_folder: ClassVar[bool] = True
     ships_code: ClassVar[bool] = False
+    takes_variants: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
     pinned_to_host: ClassVar[bool] = True
     metadata_keys: ClassVar[dict[str, str]] = {
@@ -124,7 +126,7 @@ class LocalTrainingService(PollingTrainingService):
         look = self._gpus.latest
         alive = self._agent.pid is not None
         return [MachineDetail(name=self._host, identity=self._identity, gpus=() if look is None else look.gpus,
-                              message="" if look is None or not self._has_nvidia_smi else look.error,
+                              message="" if look is None or not self._has_nvidia_smi else look.message(self._host),
                               agent_state="running" if alive else "not running", way_home="direct",
                               load=self._agent.load)]
 
@@ -290,7 +292,8 @@ class LocalTrainingService(PollingTrainingService):
             detail = job.detail
             if not job.ended and detail.gpu_indices:
                 # a book that does not outlive its process has forgotten it; the trial runs there whatever others do
-                self.context.gpu_book.book(self._identity, detail.id, detail.gpu_indices, 1_000_000)
+                self.context.gpu_book.book(self._identity, detail.id, detail.gpu_indices, 1_000_000,
+                                           detail.form.gpu_demand.alone)
         super().resume_trial_jobs(jobs)
 
     # --- GPUs ------------------------------------------------------------------------------
@@ -342,12 +345,14 @@ class LocalTrainingService(PollingTrainingService):
         if look.error:
             raise MustWait(Reason("gpus_unread", machine=self._host, asked=job.form.gpu_number, error=look.error))
         request = self._request(job.form.options, (job.form.gpu_number or 0) * nodes_of(job.form.options))
+        request = replace(request, demand=job.form.gpu_demand)
         choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if not isinstance(choice, Assigned):
             raise MustWait(choice.reason)
-        if not self.context.gpu_book.book(self._identity, job.id, choice.indices, request.max_trials_per_gpu):
+        if not self.context.gpu_book.book(self._identity, job.id, choice.indices, request.max_trials_per_gpu,
+                                          request.demand.alone):
             raise MustWait(Reason("gpu_taken", asked=request.gpu_number),
                            retry_after=0.2)
         return choice.indices
@@ -382,7 +387,8 @@ class LocalTrainingService(PollingTrainingService):
         if code is None:
             return None
         user_folder = self._agents.user_folder(self._os_user(job))
-        if code.folder is not None and not self._options(job.form.options).copies_code():
+        in_folder = code.folder is not None and not self._options(job.form.options).copies_code()
+        if in_folder and job.form.variant is None:
             return {"folder": str(code.folder)}
         scratch = self._code_folder(experiment_id)
         with self._packing:

@@ -31,6 +31,9 @@ class NodeOptions(TrialOptions):
     def gpus_of_a_trial(self, gpu_number: int | None) -> int:
         return self.nodes * (self.gpus_of_a_node(gpu_number) or 0)
 
+    def cpus_of_a_trial(self) -> float:
+        return float(self.nodes)
+
 
 def nodes_of(options: TrialOptions) -> int:
     """On how many nodes a trial with these options runs."""

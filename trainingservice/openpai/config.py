@@ -182,6 +182,9 @@ class OpenPaiTrialOptions(PlaceOptions):
     def why_no_place(self) -> str:
         return "the job is that of openpaiConfig" if self.openpai_config is not None else ""
 
+    def cpus_of_a_trial(self) -> float:
+        return float(self.trial_cpu_number)
+
     def lacks_share(self, path: str, settings: ClusterSettings) -> str:
         assert isinstance(settings, OpenPaiClusterSettings)
         in_document = [str(entry.get("mountPath") or f"/mnt/{entry['name']}")

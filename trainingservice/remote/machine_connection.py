@@ -255,5 +255,5 @@ class MachineConnection:
     def _ask_gpus(self) -> tuple[list[dict[str, Any]], str]:
         look = self._look
         if look is not None and not look.has_nvidia_smi:
-            return [], "there is no nvidia-smi on the PATH"
+            return [], "there is no nvidia-smi, amd-smi or rocm-smi on the PATH"
         return self.client().gpus()

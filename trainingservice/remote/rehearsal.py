@@ -14,7 +14,8 @@ from pathlib import Path
 from trainingservice.base import REHEARSAL_SECONDS, RehearsalFinding
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.every_machine import every_machine
-from trainingservice.gpus.gpu_slots import GpuReading, GpuRequest, Impossible, choose_gpus
+from trainingservice.gpus.gpu_slots import GpuRequest, Impossible, choose_gpus
+from trainingservice.gpus.gpu_watch import reading_of
 from trainingservice.keeper.agent_client import AgentClient, AgentError
 from trainingservice.keeper.control_groups_finding import control_groups_finding
 from trainingservice.keeper.keeper_bundle import KeeperBundle
@@ -217,8 +218,7 @@ def _gpus(client: AgentClient, settings: RemoteMachineSettings, name: str) -> Re
         return RehearsalFinding("gpus", True, f"No GPU was found ({error}). Trials that ask for GPUs do not run "
                                               "here.", name)
     request = GpuRequest(0, settings.max_trial_number_per_gpu, settings.use_active_gpu, settings.gpu_indices)
-    choice = choose_gpus(request, [GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0)) for gpu in gpus], {},
-                         name)
+    choice = choose_gpus(request, [reading_of(gpu) for gpu in gpus], {}, name)
     if isinstance(choice, Impossible):
         return RehearsalFinding("gpus", False, choice.reason, name)
     names = ", ".join(f"{gpu['index']}: {gpu.get('name') or 'GPU'}" for gpu in gpus)

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainingservice.gpus.gpu_slots import Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
+from trainingservice.gpus.gpu_slots import ANY_GPU, Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
 from trainingservice.reasons import Reason, as_document, because_of
+from trainingservice.trial_job import GpuDemand
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,10 @@ class Placed:
     gpu_indices: tuple[int, ...] | None = None
 
 
-def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
-                   kept: Collection[str] = ()) -> Placed | Waits | Impossible:
-    """Choose among ``machines``: enough free GPUs, or a free slot; then least loaded, then first in the list.
+def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, kept: Collection[str] = (),
+                   demand: GpuDemand = ANY_GPU) -> Placed | Waits | Impossible:
+    """Choose among ``machines``: enough free GPUs, or a free slot; then least loaded, then first in the list. A job
+    that is to be alone goes where the GPUs are largest.
 
     ``kept``: machines on which GPUs come free for a trial that has waited for long; they are left out.
     """
@@ -74,7 +76,7 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
         elif machine.gpus is None:
             reasons.append(as_document(Reason("gpus_not_seen", machine=machine.name)))
         else:
-            choice = _choose_gpus(gpu_number, machine)
+            choice = _choose_gpus(gpu_number, machine, demand)
             if isinstance(choice, Impossible):
                 never.append(as_document(choice.reason))
             elif isinstance(choice, Waits):
@@ -83,7 +85,8 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
                 reasons.append(as_document(Reason("machine_kept", machine=machine.name)))
             else:
                 held = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
-                fitting.append(((machine.failures, held, order), Placed(machine.address, choice.indices)))
+                size = _smallest(machine, choice.indices) if demand.alone else 0
+                fitting.append(((machine.failures, -size, held, order), Placed(machine.address, choice.indices)))
     if fitting:
         return min(fitting, key=lambda pair: pair[0])[1]
     if not reasons:
@@ -91,10 +94,10 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *,
     return Waits(Reason("machines_busy", asked=gpu_number or 0, machines=[*reasons, *never]))
 
 
-def choose_machines(nodes: int, gpu_number: int | None, machines: Sequence[MachineView], *,
-                    kept: Collection[str] = ()) -> list[Placed] | Waits | Impossible:
+def choose_machines(nodes: int, gpu_number: int | None, machines: Sequence[MachineView], *, kept: Collection[str] = (),
+                    demand: GpuDemand = ANY_GPU) -> list[Placed] | Waits | Impossible:
     """Choose a machine of its own for each of several nodes of one trial: all of them, or none."""
-    each = {machine.address: choose_machine(gpu_number, [machine], kept=kept) for machine in machines}
+    each = {machine.address: choose_machine(gpu_number, [machine], kept=kept, demand=demand) for machine in machines}
     never = [choice for choice in each.values() if isinstance(choice, Impossible)]
     asked = gpu_number or 0
     if len(machines) - len(never) < nodes:
@@ -107,7 +110,7 @@ def choose_machines(nodes: int, gpu_number: int | None, machines: Sequence[Machi
             for one in choice.reason.arguments["machines"]]))
     placed: list[Placed] = []
     while len(placed) < nodes:
-        choice = choose_machine(gpu_number, fitting, kept=kept)
+        choice = choose_machine(gpu_number, fitting, kept=kept, demand=demand)
         assert isinstance(choice, Placed)
         placed.append(choice)
         fitting = [machine for machine in fitting if machine.address != choice.address]
@@ -134,6 +137,12 @@ def _only(machine: MachineView, index: int) -> MachineView:
     return replace(machine, gpu_indices=(index,))
 
 
-def _choose_gpus(gpu_number: int, machine: MachineView) -> Assigned | Waits | Impossible:
-    request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices)
+def _smallest(machine: MachineView, indices: Collection[int]) -> int:
+    """Bytes of memory of the smallest of these GPUs, 0 where that is not known."""
+    return min((gpu.memory_total or 0 for gpu in machine.gpus or () if gpu.index in indices), default=0)
+
+
+def _choose_gpus(gpu_number: int, machine: MachineView, demand: GpuDemand = ANY_GPU
+                 ) -> Assigned | Waits | Impossible:
+    request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices, demand)
     return choose_gpus(request, machine.gpus or (), machine.booked, machine.name, recently_ours=machine.recently_ours)

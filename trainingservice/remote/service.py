@@ -60,6 +60,7 @@ class RemoteTrainingService(PollingTrainingService):
     platform: ClassVar[str] = "remote"
     settings_model: ClassVar[type[ClusterSettings]] = RemoteClusterSettings
     options_model: ClassVar[type[TrialOptions]] = RemoteTrialOptions
+    takes_variants: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
     metadata_keys: ClassVar[dict[str, str]] = {
         "host_keys": "Fingerprints of host keys, for jump hosts and for machines whose settings have none: a JSON "
@@ -156,7 +157,9 @@ class RemoteTrainingService(PollingTrainingService):
             problem = machine.problem()
             details.append(MachineDetail(
                 name=machine.name, identity=machine.identity, gpus=() if look is None else look.gpus,
-                healthy=not problem, message=machine.message(), agent_state=machine.agent_state,
+                message=machine.message() or ("" if look is None or not machine.is_connected
+                                              else look.message(machine.name)),
+                healthy=not problem, agent_state=machine.agent_state,
                 way_home=machine.way_home(), load=machine.load))
         return details
 
@@ -197,7 +200,7 @@ class RemoteTrainingService(PollingTrainingService):
             self._absent.pop(job.id, None)
             return seen
         held = self._booked_before(job)
-        choice = held or choose_machine(number, views, kept=kept)
+        choice = held or choose_machine(number, views, kept=kept, demand=job.form.gpu_demand)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
@@ -205,7 +208,8 @@ class RemoteTrainingService(PollingTrainingService):
             raise MustWait(choice.reason)
         machine = self._machines[choice.address]
         if choice.gpu_indices is not None and not self.context.gpu_book.book(
-                machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu):
+                machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu,
+                job.form.gpu_demand.alone):
             raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
         self._waiting.forget(job.id)
         self._places[job.id] = choice.address

@@ -126,6 +126,9 @@ class SlurmTrialOptions(PlaceOptions, NodeOptions):
         counts = [whole_number(words[-1]) for words in asked if words[0] == "gpu"]
         return self.nodes * sum(1 if count is None else count for count in counts)
 
+    def cpus_of_a_trial(self) -> float:
+        return float(self.nodes * self.trial_cpu_number)
+
     @field_validator("time_limit")
     @classmethod
     def _is_time(cls, value: str | None) -> str | None:

@@ -56,6 +56,9 @@ RULES: dict[str, str] = {
     "test_two_trials_see_each_others_files_only_where_the_folder_is_shared":
         "Each trial has a copy of the code, unless shares_code_folder says otherwise. What one writes must not change "
         "what the next one runs.",
+    "test_a_trial_with_a_variant_runs_the_changed_file_and_the_next_one_the_original":
+        "Where takes_variants is True, the keeper gets the job's variant and a copy of the code archive, which it "
+        "changes. The code folder, and what other trials run, stay as they are.",
     "test_the_command_is_shell_text":
         "The command is run by a shell as it is written: quotes, pipes, several lines. It must not pass through a "
         "second shell on its way.",

@@ -16,10 +16,12 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
 
     class Meta:
         model = AuditEntry
-        fields = ["id", "at", "who", "who_id", "via", "address", "action", "kind", "target", "name", "details"]
+        fields = ["id", "at", "who", "who_id", "via", "token_id", "address", "action", "kind", "target", "name",
+                  "details"]
         extra_kwargs = {
             "who": {"help_text": "Name of the person at that time; \"\" if nobody was signed in."},
             "via": {"help_text": "How the person was identified: by a session (page, admin), a token or a command."},
+            "token_id": {"help_text": "Id of that token, which may have been removed since; null without one."},
             "address": {"help_text": "The network address that the request came from."},
             "action": {"help_text": "For example sign-in, experiment.launch, token.create."},
             "target": {"help_text": "Id in REST of the object of the action."},
@@ -33,6 +35,8 @@ class AuditQuery(Query):
         "The whole action, or its beginning up to a dot (experiment)."))
     target = serializers.CharField(required=False, help_text="Id of the object of the action.")
     address = serializers.CharField(required=False)
+    token_id = serializers.IntegerField(required=False, min_value=1, max_value=2**63 - 1, help_text=(
+        "Id of a token: what was done with it."))
     since = serializers.DateTimeField(required=False)
     before = serializers.DateTimeField(required=False)
 
@@ -47,7 +51,7 @@ class AuditView(generics.GenericAPIView[AuditEntry]):
         """The audit log, latest entries first. For administrators."""
         wanted = AuditQuery.of(request)
         found = self.get_queryset()
-        for name in ("who", "target", "address"):
+        for name in ("who", "target", "address", "token_id"):
             if name in wanted:
                 found = found.filter(**{name: wanted[name]})
         if "action" in wanted:

@@ -41,6 +41,8 @@ from nniweb.experiments.models import Experiment, User
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.queries.list_states import ListState, is_in
 from nniweb.experiments.sql.json_values import HasItem
+from nniweb.http import dry_run
+from nniweb.http.dry_run import unless_dry_run
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, OneOfField, Query
 from nniweb.http.parsers import JSONParser
@@ -236,14 +238,17 @@ def heir(user: User, experiment: Experiment, name: str) -> User:
 class ExperimentActionView(ExperimentView):
     """Writes what is wanted of an experiment; the worker makes it so, and the answer may still show the old status."""
 
+    has_dry_run = True
+
     def act(self, request: Request, intent: Callable[[Experiment, User | None], None]) -> Response:
         experiment = self.get_object()
-        intent(experiment, signed_in_user(request))
-        return Response(self.fresh(experiment))
+        with unless_dry_run(request):
+            intent(experiment, signed_in_user(request))
+            return Response(self.fresh(experiment))
 
 
 class ExperimentPauseView(ExperimentActionView):
-    @extend_schema(operation_id="experiments_pause", request=None,
+    @extend_schema(operation_id="experiments_pause", request=None, parameters=[dry_run.PARAMETER],
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Pause an experiment. No new trials are started. Running trials continue to their end, or are frozen where its
@@ -253,7 +258,7 @@ class ExperimentPauseView(ExperimentActionView):
 
 
 class ExperimentFreezeView(ExperimentActionView):
-    @extend_schema(operation_id="experiments_freeze", request=None,
+    @extend_schema(operation_id="experiments_freeze", request=None, parameters=[dry_run.PARAMETER],
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Pause an experiment and freeze its running trials: they save a checkpoint, end, and continue from there when
@@ -263,7 +268,7 @@ class ExperimentFreezeView(ExperimentActionView):
 
 
 class ExperimentResumeView(ExperimentActionView):
-    @extend_schema(operation_id="experiments_resume", request=NewLimitsSerializer,
+    @extend_schema(operation_id="experiments_resume", request=NewLimitsSerializer, parameters=[dry_run.PARAMETER],
                    responses={200: ExperimentSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Resume an experiment that is paused, was stopped, failed, or is done but below its limits.
@@ -277,7 +282,7 @@ class ExperimentResumeView(ExperimentActionView):
 
 
 class ExperimentStopView(ExperimentActionView):
-    @extend_schema(operation_id="experiments_stop", request=None,
+    @extend_schema(operation_id="experiments_stop", request=None, parameters=[dry_run.PARAMETER],
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Stop an experiment and all its trials. Stopping an ended experiment has no effect."""
@@ -285,7 +290,7 @@ class ExperimentStopView(ExperimentActionView):
 
 
 class ExperimentRerunFailedView(ExperimentActionView):
-    @extend_schema(operation_id="experiments_rerun_failed", request=None,
+    @extend_schema(operation_id="experiments_rerun_failed", request=None, parameters=[dry_run.PARAMETER],
                    responses={200: ExperimentSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Run all failed trials again as new trials, each only once; maxTrialNumber grows by their number."""

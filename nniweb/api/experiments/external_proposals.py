@@ -1,5 +1,6 @@
 """What a program needs that searches by itself: it proposes parameters, and reads what became of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
@@ -10,6 +11,7 @@ from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import ExperimentView
 from nniweb.documents.trials import TrialSerializer, with_details
+from nniweb.documents.variants import GivenVariantSerializer
 from nniweb.experiments.actions.external_proposals import (
     MOST_AT_ONCE,
     Proposed,
@@ -20,8 +22,11 @@ from nniweb.experiments.actions.external_proposals import (
     told_after,
     wanted,
 )
+from nniweb.experiments.actions.given_variants import kept_variants
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.trial import LONGEST_PROPOSAL_KEY
+from nniweb.http import dry_run
+from nniweb.http.dry_run import unless_dry_run
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import Query, StrictSerializer
 from nniweb.http.permissions import signed_in_user
@@ -32,6 +37,7 @@ class NewProposalSerializer(StrictSerializer):
     key = serializers.CharField(required=False, max_length=LONGEST_PROPOSAL_KEY, help_text=(
         "The caller's name for the proposal, unique in the experiment. A proposal that is sent again under its key is "
         "not run again."))
+    variant = GivenVariantSerializer(required=False)
 
 
 class ProposalsRequestSerializer(StrictSerializer):
@@ -78,6 +84,8 @@ class ResultSerializer(serializers.Serializer[Any]):
     sequence_id = serializers.IntegerField(allow_null=True, help_text="The trial's number in the experiment.")
     key = serializers.CharField(allow_null=True)
     parameters = serializers.JSONField()
+    variant = serializers.CharField(allow_null=True, help_text=(
+        "SHA-256 of the trial's variant of the code; null: it ran the code as it is."))
     status = serializers.CharField(help_text="How it ended: SUCCEEDED, FAILED, EARLY_STOPPED, USER_CANCELED ...")
     value = serializers.FloatField(allow_null=True, help_text=(
         "The number that is searched for; of several objectives the first one. null: it gave none."))
@@ -97,13 +105,15 @@ class ResultsSerializer(serializers.Serializer[Any]):
 
 class ProposalsView(ExperimentView):
     pagination_class = None
+    has_dry_run = True
 
     @extend_schema(operation_id="experiments_proposals", responses=ProposalsSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
         """How many proposals could run now, and how many there are."""
         return Response(_state(self.get_object()))
 
-    @extend_schema(operation_id="experiments_propose", request=ProposalsRequestSerializer, responses={
+    @extend_schema(operation_id="experiments_propose", request=ProposalsRequestSerializer,
+                   parameters=[dry_run.PARAMETER], responses={
         200: TakenProposalsSerializer, 201: TakenProposalsSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Propose parameters in an experiment whose tuner is External. Each proposal becomes a trial, and gets a slot
@@ -112,15 +122,14 @@ class ProposalsView(ExperimentView):
         experiment = self.get_object()
         form = ProposalsRequestSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        given = [Proposed(entry["parameters"], entry.get("key")) for entry in form.validated_data["proposals"]]
-        found, new = propose(experiment, given, signed_in_user(request), complete=form.validated_data["complete"])
-        keys = [trial.pk for trial in found]
-        rows = with_details(Trial.objects.filter(pk__in=keys))
-        shown = TrialSerializer(rows, many=True, context={"now": timezone.now()}).data
-        documents = dict(zip([row.pk for row in rows], shown, strict=True))
-        answer = {"trials": [{"key": proposal.key, "is_new": trial.pk in new, "trial": documents[trial.pk]}
-                             for proposal, trial in zip(given, found, strict=True)],
-                  **_state(Experiment.objects.get(pk=experiment.pk))}
+        entries = form.validated_data["proposals"]
+        variants = kept_variants(experiment, {f"proposals[{place}].variant": entry["variant"]
+                                               for place, entry in enumerate(entries) if "variant" in entry})
+        given = [Proposed(entry["parameters"], entry.get("key"), variants.get(f"proposals[{place}].variant"))
+                  for place, entry in enumerate(entries)]
+        with unless_dry_run(request):
+            found, new = propose(experiment, given, signed_in_user(request), complete=form.validated_data["complete"])
+            answer = {"trials": _taken(given, found, new), **_state(Experiment.objects.get(pk=experiment.pk))}
         return Response(answer, status=status.HTTP_201_CREATED if new else status.HTTP_200_OK)
 
 
@@ -143,6 +152,15 @@ class ResultsView(ExperimentView):
                          "status": experiment.status})
 
 
+def _taken(given: Sequence[Proposed], found: Sequence[Trial], new: set[int]) -> list[dict[str, Any]]:
+    """The trial of each proposal. ``new``: primary keys of those that were made now."""
+    rows = with_details(Trial.objects.filter(pk__in=[trial.pk for trial in found]))
+    shown = TrialSerializer(rows, many=True, context={"now": timezone.now()}).data
+    documents = dict(zip([row.pk for row in rows], shown, strict=True))
+    return [{"key": proposal.key, "is_new": trial.pk in new, "trial": documents[trial.pk]}
+            for proposal, trial in zip(given, found, strict=True)]
+
+
 def _state(experiment: Experiment) -> dict[str, Any]:
     return {"wanted": wanted(experiment), **counts_of(experiment), "status": experiment.status}
 
@@ -152,6 +170,6 @@ def _result(told: Told) -> dict[str, Any]:
     source = "tuner" if data["number"] is not None else "person" if data.get("customized") else "import"
     return {"number": told.number, "source": source, "trial": None if trial is None else trial.public_id,
             "sequence_id": None if trial is None else trial.sequence_id, "key": told.key,
-            "parameters": data["parameters"], "status": data["status"], "value": data["value"],
-            "values": data.get("values"), "violation": data.get("violation", 0.0),
+            "parameters": data["parameters"], "variant": data.get("variant"), "status": data["status"],
+            "value": data["value"], "values": data.get("values"), "violation": data.get("violation", 0.0),
             "replicates": data.get("replicates"), "standard_error": data.get("standard_error")}

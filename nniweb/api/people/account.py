@@ -8,6 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from nniweb.documents.tokens import LimitsSerializer, limits_document
+from nniweb.experiments.access import leashes
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Role, Scope
 from nniweb.http.permissions import signed_in_user
@@ -26,10 +28,17 @@ class AccountSerializer(serializers.Serializer[Any]):
     may_name_folders = serializers.BooleanField(
         help_text="Name code folders on the server in experiments, below the configured folders.")
     groups = serializers.SerializerMethodField(help_text="Their names.")
+    leash = serializers.SerializerMethodField(help_text="The limits of the token of this request; null without a "
+                                                        "leash.")
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_groups(self, user: User) -> list[str]:
         return sorted(group.name for group in user.groups.all())
+
+    @extend_schema_field(LimitsSerializer(allow_null=True))
+    def get_leash(self, user: User) -> dict[str, Any] | None:
+        leash = leashes.present()
+        return LimitsSerializer(limits_document([leash])[0]).data if leash is not None else None
 
 
 class AccountView(APIView):

@@ -13,6 +13,8 @@ from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialFilters, filtered
 from nniweb.experiments.actions import freezing, intents
 from nniweb.experiments.models import Experiment, Trial, User
+from nniweb.http import dry_run
+from nniweb.http.dry_run import unless_dry_run
 from nniweb.http.error_form import Conflict, ErrorsSerializer
 from nniweb.http.fields import StrictSerializer, TagsField
 from nniweb.http.permissions import signed_in_user
@@ -140,19 +142,23 @@ class ManyTrialsView(generics.GenericAPIView[Experiment]):
         experiment, wanted = self.read(request, experiment_id)
         chosen = _choose(experiment, wanted, unfinished=True)
         done: list[str] = []
-        for keys in chosen.chunks():
-            changed = intent(experiment, keys, signed_in_user(request))
-            for key in keys:
-                trial_id, status = chosen.trials[key]
-                if key in changed:
-                    done.append(trial_id)
-                else:
-                    chosen.not_to(trial_id, ENDED if TrialJobStatus(status).is_end else otherwise)
+        with unless_dry_run(request):
+            for keys in chosen.chunks():
+                changed = intent(experiment, keys, signed_in_user(request))
+                for key in keys:
+                    trial_id, status = chosen.trials[key]
+                    if key in changed:
+                        done.append(trial_id)
+                    else:
+                        chosen.not_to(trial_id, ENDED if TrialJobStatus(status).is_end else otherwise)
         return Response(chosen.outcome(done))
 
 
 class StopManyView(ManyTrialsView):
+    has_dry_run = True
+
     @extend_schema(operation_id="experiments_trials_stop", request=SelectionSerializer,
+                   parameters=[dry_run.PARAMETER],
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """End many trials. Ended trials are not changed. Repeating the request has no further effect."""
@@ -160,7 +166,10 @@ class StopManyView(ManyTrialsView):
 
 
 class FreezeManyView(ManyTrialsView):
+    has_dry_run = True
+
     @extend_schema(operation_id="experiments_trials_freeze", request=SelectionSerializer,
+                   parameters=[dry_run.PARAMETER],
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Freeze many trials: they save a checkpoint and end, and continue when they are thawed."""
@@ -168,7 +177,10 @@ class FreezeManyView(ManyTrialsView):
 
 
 class ThawManyView(ManyTrialsView):
+    has_dry_run = True
+
     @extend_schema(operation_id="experiments_trials_thaw", request=SelectionSerializer,
+                   parameters=[dry_run.PARAMETER],
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, experiment_id: str) -> Response:
         """Have many frozen trials continue as soon as there are free slots."""

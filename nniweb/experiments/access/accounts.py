@@ -9,10 +9,11 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
+from nniweb.experiments.access.leashes import Leash
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.models import ApiToken, Cluster, Experiment, SignInLink, User
-from nniweb.experiments.models.account import Role, Scope
+from nniweb.experiments.models import ApiToken, Cluster, Experiment, SignInLink, Trial, User
+from nniweb.experiments.models.account import LeashRole, Role, Scope
 from trainingservice.words.shown_value import shown
 
 #: The first administrator is a superuser of Django too; who is given another role is one no more.
@@ -73,6 +74,10 @@ def delete_user(user: User) -> None:
             raise Refused(f"{going_on} experiment{'s' * (going_on > 1)} of {user.username} have not ended. Stop them "
                           "or hand them over. To prevent the person from signing in, set is_active to false instead of "
                           "deleting the account.")
+        if going_on := Trial.objects.unfinished().filter(token__user=user).count():
+            raise Refused(f"{going_on} trial{'s' * (going_on > 1)} that tokens of {user.username} asked for in "
+                          "experiments of others have not ended. End the tokens and stop what they run first. To "
+                          "prevent the person from signing in, set is_active to false instead of deleting the account.")
         audit.record("user.delete", user)
         user.delete()
 
@@ -146,14 +151,18 @@ def delete_group(group: Group) -> None:
 
 
 def make_token(user: User, by: User, *, name: str, scope: Scope, expires_at: datetime | None,
-               until: datetime | None = None) -> tuple[str, ApiToken]:
+               until: datetime | None = None, leash: Leash | None = None) -> tuple[str, ApiToken]:
     """A token for a person, made by themselves or by an administrator: the secret, seen this once, and its row.
 
     Raises Refused (``scope``, ``expires_at``): it may do no more than its person, nor than whoever makes it; and where
-    that is a token which expires (``until``), it lives no longer.
+    that is a token which expires (``until``), it lives no longer. ``leash``: it has roles in place of the scope.
     """
+    leashes.must_not("make tokens")
+    scope = leash.scope if leash is not None else scope
     allowed = [scope for scope in user.scopes if scope in by.scopes]
     if scope not in allowed:
+        if leash is not None:
+            raise Refused(f"A token of {user.username} made by you may have the role {LeashRole.READ} only.", "roles")
         raise Refused(f"A token of {user.username} made by you may have the scope {' or '.join(allowed)}, not {scope}.",
                       "scope")
     if expires_at is not None and expires_at <= timezone.now():
@@ -162,21 +171,49 @@ def make_token(user: User, by: User, *, name: str, scope: Scope, expires_at: dat
         raise Refused(f"The token of this request expires at {until.isoformat()}. A token that it makes cannot expire "
                       "later.",
                       "expires_at")
-    if ApiToken.objects.filter(user=user).count() >= MOST_TOKENS:
+    if ApiToken.objects.filter(user=user, ended_at=None).count() >= MOST_TOKENS:
         raise Refused(f"{user.username} has {MOST_TOKENS} tokens already, which is the maximum. Remove tokens that are "
                       "no longer used.")
     with transaction.atomic():
-        secret, token = ApiToken.make_with_row(user, name, scope, expires_at)
+        secret, token = ApiToken.make_with_row(user, name, scope, expires_at, **(leash.fields if leash else {}))
+        said = {} if leash is None else {**leash.fields, "clusters": [cluster.name for cluster in leash.clusters]}
         audit.record("token.create", token, of=user.username, scope=scope,
-                     expires=expires_at.isoformat() if expires_at else None)
+                     expires=expires_at.isoformat() if expires_at else None, **said)
     return secret, token
 
 
-def remove_token(token: ApiToken) -> None:
-    """Nothing gets in with it from then on."""
+def remove_token(token: ApiToken, by: User | None = None) -> None:
+    """Nothing gets in with it from then on. One by which something was asked for is ended and stays as a row, so that
+    its limits hold for what goes on.
+    """
     with transaction.atomic():
+        if has_asked(token):
+            end_token(token, by)
+            return
+        leashes.must_not("remove tokens")
         audit.record("token.remove", token, of=token.user.username)
         token.delete()
+
+
+def has_asked(token: ApiToken) -> bool:
+    """Whether there is an experiment or a trial that was asked for by the token."""
+    return Experiment.objects.filter(token=token).exists() or Trial.objects.filter(token=token).exists()
+
+
+def end_token(token: ApiToken, by: User | None = None) -> bool:
+    """Nothing gets in with it from then on; what it has asked for goes on. False where it was ended before.
+
+    A change by the token that is under way is waited for: whoever stops what it runs afterwards misses nothing.
+    """
+    leashes.must_not("end tokens")
+    with transaction.atomic():
+        row = ApiToken.objects.select_for_update(no_key=True).get(pk=token.pk)
+        if row.has_ended:
+            return False
+        token.ended_at, token.ended_by = timezone.now(), by
+        token.save(update_fields=["ended_at", "ended_by"])
+        audit.record("token.end", token, by, of=token.user.username)
+        return True
 
 
 def _names(groups: Collection[Group]) -> list[str]:

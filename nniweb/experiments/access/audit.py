@@ -26,7 +26,9 @@ def record(action: str, target: Model | None = None, actor: User | None = None, 
     kind, public_id, name = _described(target)
     AuditEntry.objects.create(
         who=person.username if person is not None else "", who_id=person.pk if person is not None else None,
-        via=now.via[:150] if now is not None else "", address=now.address if now is not None else "", action=action,
+        via=now.via[:150] if now is not None else "",
+        token_id=now.token.pk if now is not None and now.token is not None else None,
+        address=now.address if now is not None else "", action=action,
         kind=kind, target=public_id, name=printable(name, 255),
         details={key: _short(value) for key, value in details.items()})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.access import leashes
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.clusters.metadata import defaults_of
 from nniweb.experiments.config.cluster_list import ClustersDocument, read_entries
@@ -21,6 +22,7 @@ from nniweb.experiments.config.settings import AlgorithmSettings, ClusterEntry, 
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
+    check_code_variants,
     check_that_workers_know,
     check_way_for_code,
     check_way_home,
@@ -81,7 +83,7 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
         rows[home.pk] = ExperimentCluster(
             experiment=experiment, cluster=home, position=0, is_listed=False, used_at=timezone.now(),
             trial_options=experiment.trial_options, trial_gpu_number=experiment.trial_gpu_number,
-            gpus_of_a_trial=experiment.gpus_of_a_trial)
+            gpus_of_a_trial=experiment.gpus_of_a_trial, cpus_of_a_trial=experiment.cpus_of_a_trial)
     for row in rows.values():
         row.is_listed = False
     for position, entry in enumerate(listed):
@@ -98,6 +100,7 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
             row.trial_options, row.trial_gpu_number = experiment.trial_options or {}, experiment.trial_gpu_number
         options = load_platform(cluster.platform).options_model.model_validate(row.trial_options)
         row.gpus_of_a_trial = options.gpus_of_a_trial(row.trial_gpu_number)
+        row.cpus_of_a_trial = options.cpus_of_a_trial()
         if before != (row.up_to, row.weight, row.cost, row.is_drained, row.trial_options, row.trial_gpu_number):
             row.refusal, row.failures = None, []
     for row in rows.values():
@@ -165,6 +168,7 @@ def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> N
     settings = _settings_of(experiment, entry)
     cluster = cluster_named(settings, owner)
     assert cluster is not None
+    leashes.must_reach(cluster, "name")
     platform = load_platform(cluster.platform)
     options = entry.trial_options or platform.options_model()
     check_that_workers_know(cluster.platform)
@@ -174,6 +178,7 @@ def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> N
     check_way_for_code(settings, cluster, None)
     check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, cluster, options)
+    check_code_variants(platform, settings, options, has_code=experiment.code_id is not None)
     if reason := why_not_so_many_gpus(owner, experiment.group, options.gpus_of_a_trial(settings.trial_gpu_number)):
         raise Refused(reason, "trialGpuNumber")
     _bring_code(experiment, platform.ships_code, settings, options)
@@ -197,6 +202,6 @@ def _settings_of(experiment: Experiment, entry: ClusterEntry) -> ExperimentSetti
         trial_options=entry.trial_options, trial_gpu_number=gpus, tuner=AlgorithmSettings(name="Random"),
         trial_code_directory=Path(experiment.code_folder) if experiment.code_folder else None,
         keep_files=tuple(experiment.keep_files), checkpoints=experiment.config.get("checkpoints"),
-        metrics=experiment.config.get("metrics") or {},
+        metrics=experiment.config.get("metrics") or {}, code_variants=experiment.config.get("codeVariants") or {},
         nni_manager_ip=experiment.callback_url or None, trial_concurrency=experiment.trial_concurrency,
         optimize_mode=experiment.optimize_mode, multi_phase=experiment.multi_phase)

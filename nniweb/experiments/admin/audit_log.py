@@ -12,14 +12,15 @@ from nniweb.experiments.models import AuditEntry
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ToLookAt, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ["at", "who", "action", "kind", "name", "in_words", "via", "address"]
+    list_display = ["at", "who", "action", "kind", "name", "in_words", "via", "token_id", "address"]
     list_filter = ["kind", "at"]
     search_fields = ["=who", "^action", "=target", "=address", "name"]
-    search_help_text = "A user name, the beginning of an action (sign-in, experiment, token ...), an id, an address."
+    search_help_text = ("A user name, the beginning of an action (sign-in, experiment, token ...), an id, an address. "
+                        "What was done with a token is linked on the page of tokens.")
     ordering = ["-pk"]
     show_full_result_count = False
     list_per_page = 100
-    fields = ["at", "who", "who_id", "via", "address", "action", "kind", "target", "name", "in_words"]
+    fields = ["at", "who", "who_id", "via", "token_id", "address", "action", "kind", "target", "name", "in_words"]
     readonly_fields = ["in_words"]
 
     @admin.display(description="details")

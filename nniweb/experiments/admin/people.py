@@ -131,19 +131,39 @@ class GroupAdmin(OneByOne, ForAdministrators, admin.ModelAdmin):  # type: ignore
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ["__str__", "user", "scope", "created_at", "expires_at", "last_used_at"]
-    list_filter = ["scope"]
+    """Tokens with a leash are made elsewhere; here are their limits. One by which something was asked for is ended."""
+
+    list_display = ["__str__", "user", "scope", "roles", "created_at", "expires_at", "last_used_at", "ended_at"]
+    list_filter = ["scope", "ended_at"]
     list_select_related = ["user"]
     search_fields = ["name", "user__username"]
     ordering = ["-created_at"]
-    fields = ["user", "name", "scope", "expires_at", "created_at", "last_used_at"]
+    fields = ["user", "name", "scope", "roles", "everything", "clusters", "max_trials", "expires_at", "created_at",
+              "last_used_at", "ended_at", "ended_by"]
     autocomplete_fields = ["user"]
 
     def get_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         return self.fields if obj else ["user", "name", "scope", "expires_at"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        return ["user", "scope", "expires_at", "created_at", "last_used_at"] if obj else []
+        return [name for name in self.fields if name != "name"] if obj else []
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)
+        return {name: action for name, action in actions.items() if name != "delete_selected"}
+
+    def delete_model(self, request: HttpRequest, obj: ApiToken) -> None:
+        if not accounts.has_asked(obj):
+            super().delete_model(request, obj)
+            return
+        accounts.end_token(obj, request.user if isinstance(request.user, User) else None)
+        messages.info(request, f"Something was asked for by the token {obj}. It was ended and can no longer be used. "
+                               "Its row stays, so that its limits hold.")
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        kept = [token.pk for token in queryset if accounts.has_asked(token)]
+        return super().log_deletions(request, ApiToken.objects.filter(
+            pk__in=[token.pk for token in queryset]).exclude(pk__in=kept))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"scope": Scope.CHANGE, **super().get_changeform_initial_data(request)}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from django.db import transaction
 
 from nniweb.experiments.models import Attempt, Machine, NodeBooking
-from trainingservice.gpus.gpu_slots import GpuBooking
+from trainingservice.gpus.gpu_slots import GpuBooking, HeldGpus
 
 _UNFINISHED = [Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED]
 
@@ -13,18 +13,19 @@ _UNFINISHED = [Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED]
 class AttemptGpuBook:
     """``trainingservice.gpus.gpu_slots.GpuBook`` over all clusters and experiments of the installation."""
 
-    def booked(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
+    def booked(self, machine_identity: str) -> dict[str, HeldGpus]:
         rows = [*Attempt.objects.filter(machine_identity=machine_identity, gpu_indices__isnull=False,
-                                        stage__in=_UNFINISHED).values_list("job_name", "gpu_indices"),
+                                        stage__in=_UNFINISHED).values_list("job_name", "gpu_indices", "gpu_alone"),
                 *NodeBooking.objects.filter(machine_identity=machine_identity, attempt__stage__in=_UNFINISHED
-                                            ).values_list("attempt__job_name", "gpu_indices")]
-        held: dict[str, tuple[int, ...]] = {}
-        for job_name, indices in rows:
-            held[job_name] = held.get(job_name, ()) + tuple(indices or ())
+                                            ).values_list("attempt__job_name", "gpu_indices", "attempt__gpu_alone")]
+        held: dict[str, HeldGpus] = {}
+        for job_name, indices, alone in rows:
+            held[job_name] = HeldGpus((*held.get(job_name, ()), *(indices or ())), bool(alone))
         return held
 
-    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int) -> bool:
-        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu)])
+    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
+             alone: bool = False) -> bool:
+        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu, alone)])
 
     def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
         with transaction.atomic():
@@ -34,7 +35,8 @@ class AttemptGpuBook:
                 Machine.objects.filter(identity=identity).update(identity=identity)
             first, *others = nodes
             unfinished = Attempt.objects.filter(job_name=job_name).exclude(stage=Attempt.Stage.ENDED)
-            if not unfinished.update(machine_identity=first.machine_identity, gpu_indices=list(first.gpu_indices)):
+            if not unfinished.update(machine_identity=first.machine_identity, gpu_indices=list(first.gpu_indices),
+                                     gpu_alone=first.alone or None):
                 return False
             if others:
                 attempt = unfinished.get()
@@ -48,8 +50,7 @@ class AttemptGpuBook:
         return True
 
     def _is_taken(self, node: GpuBooking, job_name: str) -> bool:
-        others = [held for name, held in self.booked(node.machine_identity).items() if name != job_name]
-        return any(sum(index in held for held in others) >= node.max_jobs_per_gpu for index in node.gpu_indices)
+        return node.is_taken(held for name, held in self.booked(node.machine_identity).items() if name != job_name)
 
     def free(self, job_name: str) -> None:
         if Attempt.objects.filter(job_name=job_name, gpu_indices__isnull=False).exclude(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.callback_address import check_callback_address
+from nniweb.experiments.config.trial_script.code_variants import CodeVariantsDocument
 from nniweb.experiments.config.trial_script.metric_pattern import check_pattern
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
@@ -112,6 +113,10 @@ class RetryDocument(SettingsModel):
                                      "was lost, somebody deleted its job, or its code did not arrive.")
     on_failure: int = Field(
         0, ge=0, le=100, description="Maximum number of reruns if the command itself ended with an error.")
+    on_out_of_memory: int | None = Field(
+        None, ge=0, le=100, description="Maximum number of reruns if the trial ran out of memory. If it was GPU memory "
+                                        "it then has its GPUs for itself, and after that larger ones. Default: such a "
+                                        "trial counts as one of the other two. See docs/gpus.md.")
 
 
 #: Trials in a row that fail alike before the first success, after which an experiment that says nothing of it ends.
@@ -216,6 +221,20 @@ class MetricsDocument(SettingsModel):
                             "one, the best one, or the last one with no intermediate results before (at exit).")
 
 
+Limit = Annotated[FiniteFloat, Field(gt=0, le=1_000_000_000)]
+
+
+class BudgetDocument(SettingsModel):
+    """What the trials of the experiment may use in total. When a limit is reached no further trial starts."""
+
+    gpu_hours: Limit | None = Field(None, description="Hours that trials run, times their GPUs.")
+    cpu_hours: Limit | None = Field(None, description="Hours that trials run, times their CPUs.")
+    trials: int | None = Field(None, gt=0, le=LARGEST_COUNT, description=(
+        "Trials that begin. The experiment then waits and does not end, in contrast to maxTrialNumber."))
+    wall_hours: Limit | None = Field(None, description="Hours that trials run, added up.")
+    money: Limit | None = Field(None, description="What the hours cost, by the prices that administrators have set.")
+
+
 class ClusterEntryDocument(SettingsModel):
     """One of the clusters of an experiment that runs on several."""
 
@@ -294,6 +313,8 @@ class ExperimentDocument(SettingsModel):
             "Where a cluster has no room, trials of experiments with a higher priority go first, and running trials of "
             "a lower priority are frozen for them. More than 0 needs the right to it. See docs/quotas.md. (Not in "
             "NNI.)"))
+    budget: BudgetDocument | None = Field(
+        None, description="What the trials may use in total: hours, trials, money. See docs/budgets.md. (Not in NNI.)")
     preemptible: Literal["checkpoints", "always", "never"] | None = Field(
         None, description="Which of its running trials may be frozen for an experiment of higher priority. "
                           "checkpoints: those that have saved a checkpoint (default). always: all; those without one "
@@ -302,6 +323,9 @@ class ExperimentDocument(SettingsModel):
         None, description="Fork trials from a process that has imported their modules, on platforms whose machines "
                           "have an agent (local, remote). true: the modules that the first trials load; or the names "
                           "of modules. See docs/warm-trials.md. (Not in NNI.)")
+    code_variants: bool | CodeVariantsDocument | None = Field(
+        None, description="Permit trials that are submitted, proposed from outside or run again to bring a patch of "
+                          "the experiment's code. true, or the fields below. See docs/code-variants.md. (Not in NNI.)")
     metrics: MetricsDocument | None = Field(
         None, description="Where the metrics of a script that does not import nni are read. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(

@@ -87,12 +87,16 @@ class ExperimentSettings(BaseModel):
     checkpoint_signal: str | None = None
     #: What a pause means for running trials: "wait", "freeze" or None, the default.
     pause: str | None = None
+    #: Limits that the file has, by their names there: {"gpuHours": 10.0}.
+    budget: dict[str, int | float] = {}
     #: Higher goes first; and which running trials may be frozen for a higher one: "checkpoints", "always", "never" or
     #: None, the default.
     priority: int = 0
     preemptible: str | None = None
     #: Trials are forked from a process that has imported these modules; True: those that the first ones load.
     warm_start: bool | tuple[str, ...] = False
+    #: {"paths", "maxBytes"}: which changes to the code a trial may bring; {}: none.
+    code_variants: dict[str, Any] = {}
     #: Where the metrics of a script are read, as the file has it; "result" is always there. {}: trials report them.
     metrics: dict[str, Any] = {}
     #: {"n", "seeds", "racing"} as the file has them, less what is left out; {} where it has none.

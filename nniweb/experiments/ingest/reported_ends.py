@@ -32,7 +32,8 @@ def end_as_reported(attempt: ReportingAttempt, entry: contract.Entry, at: dateti
                           was_frozen=row.end_reason == contract.FROZEN)
     if told.reason == contract.LOST and not told.duration and attempt.has_started:  # its keeper was of an older version
         began = attempt.row().started_at
-        told = replace(told, duration=None if began is None else max(0.0, (at - began).total_seconds()))
+        told = replace(told, duration=None if began is None else max(0.0, (at - began).total_seconds()),
+                       by_keeper=False)
     by_platform = platform_decides(told, attempt.target, attempt.trial_pk)
     if by_platform and not observed:
         _hold(attempt.pk, told, at)

@@ -103,7 +103,8 @@ def store_clusters(experiment: Experiment, settings: ExperimentSettings, home: C
             cost=entry.cost, after=[by_name[name] for name in entry.after], is_drained=entry.drained,
             trial_options=experiment.trial_options if options is None else without_secrets(options),
             trial_gpu_number=gpus,
-            gpus_of_a_trial=experiment.gpus_of_a_trial if options is None else options.gpus_of_a_trial(gpus)))
+            gpus_of_a_trial=experiment.gpus_of_a_trial if options is None else options.gpus_of_a_trial(gpus),
+            cpus_of_a_trial=experiment.cpus_of_a_trial if options is None else options.cpus_of_a_trial()))
     ExperimentCluster.objects.bulk_create(rows)
     # quotas count what a trial may take at most
     most = max(row.gpus_of_a_trial for row in rows)

@@ -13,11 +13,13 @@ from nniweb.experiments.checkpoints.stored_checkpoints import to_load, to_resume
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.given_parameters import given_text
+from nniweb.experiments.memory.gpu_demand import gpu_demand
 from nniweb.experiments.models import Attempt, Checkpoint, Experiment, Trial, TrialParameters
 from nniweb.experiments.models.experiment_cluster import gpu_number_on, options_on
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.experiments.results.replicates import REPLICATE_VARIABLE, SEED_VARIABLE
+from nniweb.experiments.variants.stored_variants import for_platforms
 from nniweb.tuning.checkpoint_parameters import LOAD_KEY, SAVE_KEY
 from nniweb.tuning.search_space.flat_names import names_in_space
 from trainingservice.base import TrainingService
@@ -66,6 +68,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         keeper=access,
         code=trial_code(experiment),
         gpu_number=options.gpus_of_a_node(gpu_number_on(experiment, attempt.cluster_id)),
+        gpu_demand=gpu_demand(attempt),
         environment=_environment(trial),
         options=options,
         limits=TrialLimits(max_trial_duration=_time_left(attempt)),
@@ -77,6 +80,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         parameter_names=_parameter_names(experiment),
         metrics=_metrics(experiment),
         stays_for=stays_for(experiment, attempt.cluster_id, service, options),
+        variant=None if trial.variant_id is None or trial.variant is None else for_platforms(trial.variant),
     )
 
 

@@ -4,7 +4,9 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
+from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.budgets.budget_settings import why_never_in_budget
 from nniweb.experiments.checkpoints.checkpoint_settings import can_send_checkpoints
 from nniweb.experiments.clusters import addresses
 from nniweb.experiments.clusters.editing import settings_secrets
@@ -202,6 +204,22 @@ def check_checkpoints(platform: type[TrainingService], settings: ExperimentSetti
         raise Refused(Reason("no_checkpoints", platform=platform.platform), "checkpoints")
 
 
+def check_code_variants(platform: type[TrainingService], settings: ExperimentSettings, options: TrialOptions, *,
+                        has_code: bool) -> None:
+    """Raises Refused for code variants where no trial could have one. ``has_code``: it came with the request."""
+    if not settings.code_variants:
+        return
+    if not platform.takes_variants:
+        raise Refused(f"Trials on the platform {platform.platform} cannot have variants of the code. Remove "
+                      "codeVariants, or choose another platform.", "codeVariants")
+    if options.code_in_image():
+        raise Refused("The code of these trials is in their image, so a trial cannot have a variant of it. Remove "
+                      "codeVariants, or codeDir.", "codeVariants")
+    if not has_code and settings.trial_code_directory is None:
+        raise Refused("There is no code of which trials could have variants. Give trialCodeDirectory, or upload the "
+                      "code.", "codeVariants")
+
+
 def keepers_can_send(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None,
                      options: TrialOptions) -> bool:
     """Whether keepers would send checkpoints, and are to."""
@@ -239,10 +257,15 @@ def _settings_of_cluster(settings: ExperimentSettings, found: Cluster | None,
 
 
 def check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User, group: Group | None) -> None:
-    """Whether quotas leave room for one more experiment. In a transaction. Raises Refused."""
+    """Whether quotas and budgets leave room for one more experiment. In a transaction. Raises Refused."""
     if reason := why_no_experiment_more(owner, group):
         raise Refused(reason)
     if reason := why_not_so_many_gpus(owner, group, options.gpus_of_a_trial(settings.trial_gpu_number)):
         raise Refused(reason, "trialGpuNumber")
     if reason := why_not_this_priority(owner, group, settings.priority):
         raise Refused(reason, "priority")
+    token = asking_token()
+    if reason := why_never_in_budget(owner.pk, group.pk if group is not None else None,
+                                     token.pk if token is not None else None,
+                                     options.gpus_of_a_trial(settings.trial_gpu_number)):
+        raise Refused(reason)

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import VisibleTo, default_visibility
+from nniweb.experiments.budgets.budget_settings import store_own_budget
+from nniweb.experiments.budgets.forecast import Forecast, forecast_launch
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
@@ -33,6 +35,7 @@ from nniweb.experiments.launch.further_clusters import (
 )
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
+    check_code_variants,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -87,6 +90,8 @@ class CheckedLaunch:
     earlier: Sequence[Taken] = ()
     #: Further clusters, behind this one, which is the home.
     others: Sequence[CheckedCluster] = ()
+    #: What it would take.
+    forecast: Forecast = field(default_factory=Forecast)
 
     @property
     def warnings(self) -> list[str]:
@@ -112,6 +117,8 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     A platform that is merely away does not refuse: the experiment would wait and say so.
     """
     settings = parsed.settings
+    if visible_to is not None and visible_to.group is not None and visible_to != default_visibility(owner):
+        leashes.must_not("share an experiment", "group")
     group = (visible_to := visible_to or default_visibility(owner)).group
     home = _check_cluster(settings, owner, code, lambda options: _check_quotas(options, settings, owner, group))
     check_own_algorithms(settings, owner)
@@ -123,7 +130,19 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else _size_of_code(settings, [home, *others])
     return CheckedLaunch(home.platform, home.cluster, home.section, home.options, visible_to, home.findings, size,
-                         str(code.source) if isinstance(code, GitCode) else None, earlier, others)
+                         str(code.source) if isinstance(code, GitCode) else None, earlier, others,
+                         _forecast(settings, owner, group, home))
+
+
+def _forecast(settings: ExperimentSettings, owner: User, group: Group | None, home: CheckedCluster) -> Forecast:
+    token = asking_token()
+    return forecast_launch(
+        owner, group.pk if group is not None else None, token.pk if token is not None else None,
+        command=settings.trial_command, cluster=home.cluster,
+        gpus=home.options.gpus_of_a_trial(settings.trial_gpu_number), cpus=home.options.cpus_of_a_trial(),
+        concurrency=settings.trial_concurrency, max_trials=settings.max_trial_number,
+        max_seconds=settings.max_experiment_duration, max_trial_seconds=settings.max_trial_duration,
+        now=timezone.now())
 
 
 def _check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User, group: Group | None) -> None:
@@ -147,10 +166,12 @@ def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode 
     check_way_for_code(settings, found, code)
     check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, found, options)
+    check_code_variants(platform, settings, options, has_code=code is not None)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)
     cluster = found or cluster_of_section(section_of(settings), owner)
+    leashes.must_reach(cluster, "cluster" if found else "trainingService")
     check_that_trials_share_a_folder(settings, platform, cluster, options,
                                      keepers_can_send(platform, settings, found, options))
     folder = _code_folder(settings, code)
@@ -218,6 +239,7 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, v
     archive = _keep_code(checked, parsed.settings, code)
     try:
         with transaction.atomic():
+            leashes.must_hold()
             # again: somebody may have launched since
             check_quotas(checked.options, parsed.settings, owner, checked.visible_to.group)
             cluster = stored_cluster(checked.cluster, checked.section, owner)
@@ -265,6 +287,7 @@ def take_config(experiment: Experiment, parsed: ParsedConfig, owner: User, *, wi
         Experiment.objects.filter(pk=experiment.pk).update(
             **{name: value for name, value in fields.items() if name not in without})
         store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
+        store_own_budget(experiment, parsed.settings.budget)
         next_revision(experiment.pk)
 
 
@@ -286,6 +309,7 @@ def _create(parsed: ParsedConfig, owner: User, cluster: Cluster, checked: Checke
         token=asking_token(),
         launch_key=_launch_key(owner, key) if key else None, status=ExperimentStatus.INITIALIZED, created_at=now)
     store_clusters(experiment, parsed.settings, cluster, checked.others, owner)
+    store_own_budget(experiment, parsed.settings.budget)
     tuner = _with_folder(experiment.tuner, parsed, cluster, checked, experiment.public_id)
     if tuner != experiment.tuner:
         Experiment.objects.filter(pk=experiment.pk).update(tuner=tuner)
@@ -320,6 +344,7 @@ def _fields_of(parsed: ParsedConfig, cluster: Cluster, options: TrialOptions, co
         "retention": dict(settings.retention), "trial_options": without_secrets(options),
         "trial_gpu_number": settings.trial_gpu_number,
         "gpus_of_a_trial": options.gpus_of_a_trial(settings.trial_gpu_number),
+        "cpus_of_a_trial": options.cpus_of_a_trial(),
         "several_clusters": has_several(settings),
         "code_folder": _folder_of_trials(settings, code), "code": archive,
         "code_git": code.source.document() if isinstance(code, GitCode) else None,

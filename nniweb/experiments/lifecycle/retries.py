@@ -2,16 +2,21 @@
 
 A retry is another attempt of the same trial, with the same parameters: it does not count towards
 maxTrialNumber, and the tuner hears only how the last attempt ended. What earlier attempts reported stays visible.
+
+Attempts that ran out of memory have a count of their own where ``retry`` names them. Else they count as what they are
+besides: a command that failed, or a job that its platform ended.
 """
 
+from nniweb.experiments.memory.memory_failures import would_run_out_again
 from nniweb.experiments.models import Attempt, Checkpoint, Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
+from trainingservice.keeper.out_of_memory import memory_that_ran_out
 from trainingservice.reasons import code_of
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
 #: Keys of ``Experiment.retry``: which kind of failure -> how many more attempts a trial gets for it.
-ON_PLATFORM_FAILURE, ON_FAILURE = "onPlatformFailure", "onFailure"
+ON_PLATFORM_FAILURE, ON_FAILURE, ON_OUT_OF_MEMORY = "onPlatformFailure", "onFailure", "onOutOfMemory"
 #: ``Attempt.end_reason`` of a submission the platform will never take: the next one would fare no better.
 REFUSED = "refused"
 #: ... and of a run that the platform ended to run the job anew: no failure, and no retry.
@@ -48,11 +53,20 @@ def retries_left(attempt: Attempt, status: TrialJobStatus, reason: str, message:
     if kind is None or kind == ON_PLATFORM_FAILURE and _would_come_no_further(attempt, message):
         return None
     experiment = Experiment.objects.filter(trials__pk=attempt.trial_id).only("retry", "target", "status").get()
+    has_own_count = ON_OUT_OF_MEMORY in experiment.retry
+    if has_own_count and memory_that_ran_out(message):
+        kind = ON_OUT_OF_MEMORY
     most = int(experiment.retry.get(kind, 0))
     # that of a paused experiment is due, and waits until it is resumed
-    if not most or experiment.target == ExperimentTarget.STOP or experiment.status == ExperimentStatus.ERROR:
+    if not most or experiment.target == ExperimentTarget.STOP or experiment.status == ExperimentStatus.ERROR \
+            or would_run_out_again(attempt, message):
         return None
     ends = Attempt.objects.filter(trial_id=attempt.trial_id).exclude(
-        end_reason__in=[SUSPENDED, contract.FROZEN]).values_list("end_reason", flat=True)
-    number = sum((end == contract.EXITED) == (kind == ON_FAILURE) for end in ends)
+        end_reason__in=[SUSPENDED, contract.FROZEN]).values_list("end_reason", "out_of_memory")
+    number = sum(_kind_of_end(end, memory if has_own_count else None) == kind for end, memory in ends)
     return (number, most) if number <= most else None
+
+
+def _kind_of_end(reason: str, memory: str | None) -> str:
+    """As what an attempt counts that ended so; what the platform ended is not told from what it failed to end."""
+    return ON_OUT_OF_MEMORY if memory else ON_FAILURE if reason == contract.EXITED else ON_PLATFORM_FAILURE

@@ -12,10 +12,13 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.budgets.concerned import is_limited
+from nniweb.experiments.budgets.ledger import charge
 from nniweb.experiments.lifecycle.cluster_records import note_platform_failure
 from nniweb.experiments.lifecycle.reason_columns import failed_because, reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import ON_PLATFORM_FAILURE, SUSPENDED, kind_of_failure, retries_left
-from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, with_cause
+from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, told_duration, with_cause
+from nniweb.experiments.memory.memory_failures import memory_columns
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -150,12 +153,14 @@ def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message:
     What the old one reported stays with it. The job's name goes to the new one, and with it the tokens that the job
     holds. A trial that is wanted stopped is left alone: its job is being removed.
     """
-    trial = Trial.objects.get(pk=attempt.trial_id)
+    trial, now = Trial.objects.get(pk=attempt.trial_id), timezone.now()
+    duration = told_duration(Attempt.objects.values_list("observed_end", flat=True).get(pk=attempt.pk))
     if trial.target != TrialTarget.RUN or not Attempt.objects.filter(pk=attempt.pk).exclude(
             stage=Attempt.Stage.ENDED).update(
             stage=Attempt.Stage.ENDED, job_name=f"{trial.public_id}s{attempt.number}", ended_at=at,
-            end_received_at=timezone.now(), end_reason=SUSPENDED):
+            end_received_at=now, end_reason=SUSPENDED, duration=duration):
         return
+    charge(attempt.pk, duration=duration, by_keeper=duration is not None, ended_at=at, now=now)
     Attempt.objects.create(
         trial=trial, number=attempt.number + 1, job_name=attempt.job_name, stage=Attempt.Stage.SUBMITTED,
         cluster_id=attempt.cluster_id, placement=attempt.placement,
@@ -185,19 +190,21 @@ def end_attempt(attempt: Attempt, end: TrialEnd, at: datetime, *, revision: int)
     """End an attempt, free its GPUs (they are held while it is unfinished) and end its trial with it.
 
     Where the end is WAITING, or the experiment's ``retry`` grants another attempt, the trial waits for that instead.
-    False where the attempt had ended before; then nothing is changed.
+    False where the attempt had ended before; then nothing is changed. What the attempt took is put into the ledger.
     """
+    now = timezone.now()
     if not update(Attempt, "id = %s AND stage <> %s", [attempt.pk, Attempt.Stage.ENDED.value],
-                  stage=Attempt.Stage.ENDED.value, ended_at=at, end_received_at=timezone.now(), exit_code=end.exit_code,
-                  end_reason=end.reason, duration=end.duration):
+                  stage=Attempt.Stage.ENDED.value, ended_at=at, end_received_at=now, exit_code=end.exit_code,
+                  end_reason=end.reason, duration=end.duration, **memory_columns(attempt, end.message)):
         return False
+    charge(attempt.pk, duration=end.duration, by_keeper=end.by_keeper, ended_at=at, now=now)
     if end.status is TrialJobStatus.WAITING:
         if _wait_for_attempt(attempt.trial_id, end.message, revision):
             kind = "placed anew" if code_of(end.message) == "moves" else "frozen"
             insert([TrialEvent(trial_id=attempt.trial_id, at=at, kind=kind, message=printable(end.message))])
         return True
     if kind_of_failure(end.status, end.reason) == ON_PLATFORM_FAILURE:
-        note_platform_failure(attempt, timezone.now())
+        note_platform_failure(attempt, now)
     again = retries_left(attempt, end.status, end.reason, end.message)
     if again is None or not _try_again(attempt, at, revision=revision, message=Reason(
             "tried_again", said=str(end.message), number=again[0], most=again[1], **because_of(end.message))):
@@ -225,8 +232,10 @@ def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -
     if not _wait_for_attempt(attempt.trial_id, message, revision):
         return False
     trial = Trial.objects.select_related("experiment").only(
-        "public_id", "experiment__several_clusters", "experiment__cluster").get(pk=attempt.trial_id)
-    if not trial.experiment.several_clusters:  # with several it is placed first
+        "public_id", "token", "experiment__several_clusters", "experiment__cluster", "experiment__owner",
+        "experiment__group", "experiment__token").get(pk=attempt.trial_id)
+    # with several clusters it is placed first, and with a budget it starts as long as something is left of that
+    if not trial.experiment.several_clusters and not is_limited(trial.experiment, trial.token_id):
         number = attempt.number + 1
         Attempt.objects.create(trial=trial, number=number, job_name=job_name(trial.public_id, number), created_at=at,
                                cluster_id=trial.experiment.cluster_id)

@@ -52,7 +52,7 @@ _STOPPED_OR_FAILED = (TrialJobStatus.FAILED, TrialJobStatus.SYS_CANCELED, TrialJ
 @dataclass(frozen=True)
 class TrialEnd:
     """``reason``: one of contract.END_REASONS, or what the server has in their place; kept as ``Attempt.end_reason``.
-    ``duration`` in seconds, None where nobody measured it.
+    ``duration`` in seconds, None where nobody measured it; ``by_keeper``: whether the keeper did.
     """
 
     status: TrialJobStatus
@@ -60,6 +60,7 @@ class TrialEnd:
     reason: str
     exit_code: int | None = None
     duration: float | None = None
+    by_keeper: bool = False
 
 
 def stop_reason(target: str, wanted_because: str) -> str:
@@ -106,10 +107,12 @@ def told_by_keeper(entry: Mapping[str, Any], target: str, wanted_because: str = 
     if target in STOPS and reason in (contract.STOPPED, contract.NOT_STARTED, contract.LOST, contract.FROZEN):
         status, message = TrialJobStatus(target), stop_reason(target, wanted_because)
     elif reason == contract.FROZEN or (target in RESTS or was_frozen) and reason in (contract.STOPPED, contract.LOST):
-        return replace(frozen(target, wanted_because, contract.FROZEN), exit_code=exit_code, duration=entry["duration"])
+        return replace(frozen(target, wanted_because, contract.FROZEN), exit_code=exit_code,
+                       duration=entry["duration"], by_keeper=True)
     else:
-        status, message = classify_exit(reason, exit_code, entry["signal"], entry["message"], last_words)
-    return TrialEnd(status, message, reason, exit_code, entry["duration"])
+        status, message = classify_exit(reason, exit_code, entry["signal"], entry["message"], last_words,
+                                        entry.get("out_of_memory"))
+    return TrialEnd(status, message, reason, exit_code, entry["duration"], by_keeper=True)
 
 
 def observed_by_platform(observed: Mapping[str, Any], target: str, wanted_because: str = "",
@@ -119,11 +122,16 @@ def observed_by_platform(observed: Mapping[str, Any], target: str, wanted_becaus
     message = _message(observed)
     if (target in RESTS or was_frozen and target not in STOPS) and status in _STOPPED_OR_FAILED:
         return replace(frozen(target, wanted_because, contract.FROZEN), exit_code=observed.get("exit_code"),
-                       duration=observed.get("duration"))
+                       duration=observed.get("duration"), by_keeper=observed.get("duration") is not None)
     if target in STOPS and status in _STOPPED_OR_FAILED:
         status, message = TrialJobStatus(target), stop_reason(target, wanted_because)
     return TrialEnd(status, message, observed.get("reason") or _BY_PLATFORM, observed.get("exit_code"),
-                    observed.get("duration"))
+                    observed.get("duration"), by_keeper=observed.get("duration") is not None)
+
+
+def told_duration(observed: Mapping[str, Any] | None) -> float | None:
+    """What a keeper has said of how long it ran, of ``Attempt.observed_end``; None where it has said nothing."""
+    return (observed or {}).get("duration")
 
 
 def with_platforms_word(told: TrialEnd, observed: Mapping[str, Any], target: str, told_anew: bool) -> TrialEnd:

@@ -8,13 +8,13 @@ from .cluster import Cluster, ClusterMetadata, Machine
 from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
 from .earlier_experiment import EarlierExperiment
-from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
+from .experiment import CodeArchive, CodeVariant, Experiment, ExperimentEvent, TunerEvent
 from .experiment_cluster import ExperimentCluster
+from .limits import Budget, BudgetUse, LedgerEntry, Price, Quota
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
 from .other_metric import MetricName, MetricNumber
 from .proposal import Proposal
-from .quota import Quota
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .session import Session, SignInAttempt
 from .tensorboard import TensorBoard, TensorBoardTicket
@@ -22,11 +22,12 @@ from .trial import Attempt, NodeBooking, Place, ProposalKey, Trial, TrialEvent, 
 from .worker import Worker
 
 __all__ = [
-    "ApiToken", "Attempt", "AuditEntry", "Checkpoint", "CheckpointChunk", "CheckpointChunkUse", "Cluster",
-    "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
+    "ApiToken", "Attempt", "AuditEntry", "Budget", "BudgetUse", "Checkpoint", "CheckpointChunk",
+    "CheckpointChunkUse", "Cluster", "ClusterMetadata", "CodeArchive", "CodeVariant", "DatabaseVersion",
+    "DiskUsage",
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentCluster", "ExperimentEvent", "FolderUsage",
-    "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
-    "NotificationRule", "Place", "Proposal", "ProposalKey", "Quota",
+    "LedgerEntry", "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
+    "NotificationRule", "Place", "Proposal", "Price", "ProposalKey", "Quota",
     "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
     "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialNote", "TrialOutput", "TrialParameters",
     "TunerEvent", "User", "Worker",

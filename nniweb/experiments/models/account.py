@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from datetime import datetime, timedelta
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import AbstractUser
@@ -31,6 +32,15 @@ ANY_LOCAL_USER = "*"
 OS_USERS = RegexValidator(
     r"^(\*|[A-Za-z_][A-Za-z0-9_.-]{0,62}(, ?[A-Za-z_][A-Za-z0-9_.-]{0,62})*)?\Z",
     "Give names of users of the machine with commas between them, such as alice, bob; or * for all; or nothing.")
+
+
+class LeashRole(models.TextChoices):
+    """What a token with a leash may do; what is not among its roles it may not."""
+
+    READ = "read", "read: looks"
+    PROPOSE = "propose", "propose: proposes parameters, submits and reruns trials"
+    LAUNCH = "launch", "launch: launches experiments"
+    STEER = "steer", "steer: pauses, resumes, changes and stops experiments and trials"
 
 
 class User(AbstractUser):
@@ -116,7 +126,9 @@ def hash_of(secret: str) -> str:
 class ApiToken(models.Model):
     """A program's key. Only its hash is kept; it is shown once, when it is made.
 
-    It lets do what its scope says and never more than its person may: both are looked at each time it is used.
+    It lets do what its scope says and never more than its person may: both are looked at each time it is used. One with
+    ``roles`` has a leash: further limits, which hold for what it asked for as long as that goes on, also when the token
+    was ended. Therefore a token by which something was asked for is ended and not removed.
     """
 
     user = models.ForeignKey(User, models.CASCADE, related_name="api_tokens")
@@ -126,6 +138,17 @@ class ApiToken(models.Model):
     hash = models.CharField(max_length=64, unique=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     last_used_at = models.DateTimeField(null=True, editable=False)
+    #: Values of LeashRole; [] where it has no leash.
+    roles = models.JSONField(default=list, editable=False)
+    #: Whether it acts on all that its person may change, and not only on what it asked for itself.
+    everything = models.BooleanField(default=False, editable=False)
+    #: Public ids of the clusters on which it may run trials; [] for all that its person may use. No relation: a cluster
+    #: that is deleted must not leave an empty list.
+    clusters = models.JSONField(default=list, editable=False)
+    #: Trials of all that it asked for that may be under way at a time; None: no limit.
+    max_trials = models.PositiveIntegerField(null=True, editable=False)
+    ended_at = models.DateTimeField(null=True, editable=False)
+    ended_by = models.ForeignKey(User, models.SET_NULL, null=True, editable=False, related_name="+")
 
     def __str__(self) -> str:
         return self.name or f"token {self.pk}"
@@ -134,17 +157,30 @@ class ApiToken(models.Model):
     def has_expired(self) -> bool:
         return self.expires_at is not None and self.expires_at <= timezone.now()
 
+    @property
+    def has_ended(self) -> bool:
+        return self.ended_at is not None
+
+    @property
+    def is_usable(self) -> bool:
+        return not (self.has_ended or self.has_expired)
+
+    @property
+    def has_leash(self) -> bool:
+        return bool(self.roles)
+
     @classmethod
     def make(cls, user: User, name: str = "", scope: Scope = Scope.ADMIN, expires_at: datetime | None = None) -> str:
         """A new token for the user; the return value is the only time it can be seen."""
         return cls.make_with_row(user, name, scope, expires_at)[0]
 
     @classmethod
-    def make_with_row(cls, user: User, name: str, scope: Scope, expires_at: datetime | None) -> tuple[str, "ApiToken"]:
-        """As ``make``, with the row that was stored."""
+    def make_with_row(cls, user: User, name: str, scope: Scope, expires_at: datetime | None, **leash: Any
+                      ) -> tuple[str, "ApiToken"]:
+        """As ``make``, with the row that was stored. ``leash``: further fields."""
         secret = f"nniweb_{secrets.token_urlsafe(32)}"
         return secret, cls.objects.create(user=user, name=name, scope=scope, expires_at=expires_at,
-                                          hash=hash_of(secret))
+                                          hash=hash_of(secret), **leash)
 
 
 class SignInLink(models.Model):

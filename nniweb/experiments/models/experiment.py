@@ -39,6 +39,26 @@ class CodeArchive(models.Model):
     last_used = models.DateTimeField()
 
 
+class CodeVariant(models.Model):
+    """A variant of one code archive: ``variants/<sha256>.json`` in Django's default storage, whose content is what
+    ``trainingservice.variants.code_variant.stored_form`` says. Trials with the same changes to the same code share it.
+    """
+
+    #: Of the text that keepers get.
+    sha256 = models.CharField(max_length=64, unique=True)
+    #: Bytes of the stored file, and of the changed files after the change.
+    size = models.BigIntegerField()
+    changed_bytes = models.BigIntegerField()
+    file_count = models.PositiveIntegerField()
+    storage_path = models.CharField(max_length=200)
+    last_used = models.DateTimeField()
+    #: When the file was removed, because retention had removed the code of all experiments with such trials; None: not.
+    removed_at = models.DateTimeField(null=True, editable=False)
+
+    def __str__(self) -> str:
+        return self.sha256[:12]
+
+
 class ExperimentQuerySet(models.QuerySet["Experiment"]):
     def unfinished(self) -> "ExperimentQuerySet":
         """Those a worker has something to do for."""
@@ -115,6 +135,8 @@ class Experiment(models.Model):
     trial_gpu_number = models.PositiveIntegerField(null=True)
     #: GPUs that one trial asks for, over all its pods: what counts towards quotas.
     gpus_of_a_trial = models.PositiveIntegerField(default=0)
+    #: Likewise CPUs: what counts towards budgets.
+    cpus_of_a_trial = models.FloatField(default=1.0)
     #: The user's folder on this server, where there is one.
     code_folder = models.TextField(blank=True)
     code = models.ForeignKey(CodeArchive, models.PROTECT, null=True)
@@ -130,7 +152,7 @@ class Experiment(models.Model):
     max_trial_number = models.PositiveIntegerField(null=True)
     max_duration = models.FloatField(null=True, help_text="Seconds of running time.")
     max_trial_duration = models.FloatField(null=True, help_text="Seconds of one trial.")
-    #: {"onPlatformFailure": n, "onFailure": n}: attempts more that a trial gets (see ``retries``).
+    #: {"onPlatformFailure": n, "onFailure": n, "onOutOfMemory": n}: attempts more that a trial gets (see ``retries``).
     retry = models.JSONField(default=dict)
     #: {"tellTuner": "worst" or a number, "giveUpAfter": n, "giveUpAfterEqual": n}: see ``failed_trials``.
     failed_trials = models.JSONField(default=dict)

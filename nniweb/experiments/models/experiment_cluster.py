@@ -35,6 +35,7 @@ class ExperimentCluster(models.Model):
     trial_options = models.JSONField(default=dict)
     trial_gpu_number = models.PositiveIntegerField(null=True)
     gpus_of_a_trial = models.PositiveIntegerField(default=0)
+    cpus_of_a_trial = models.FloatField(default=1.0)
     #: When the first trial was placed there; its code may be there since.
     used_at = models.DateTimeField(null=True)
     #: Of a platform that will never take a trial of the experiment: {"message", "reason": {"code", ...},

@@ -10,7 +10,7 @@ from typing import Any
 from nniweb.experiments.checkpoints.checkpoint_settings import DEFAULT_GRACE, checkpoints_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.clusters.worker_presence import absence_of, absence_of_home, alive_hosts
-from nniweb.experiments.lifecycle.retries import REFUSED
+from nniweb.experiments.lifecycle.retries import ON_OUT_OF_MEMORY, REFUSED
 from nniweb.experiments.models import Attempt, Checkpoint, Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import RESTS, TrialTarget
@@ -146,10 +146,22 @@ def _of_early_stopped(trial: Trial, attempt: Attempt | None) -> list[Advice]:
     return [Advice(f"Stopped early{last}. The assessor expected no good result from the trial.")]
 
 
+def _of_memory(experiment: Experiment, attempt: Attempt) -> Advice:
+    again = "" if ON_OUT_OF_MEMORY in experiment.retry else \
+        " With retry: {onOutOfMemory: 1} in the config file, such trials are run again automatically"
+    if attempt.out_of_memory == contract.MAIN_MEMORY:
+        return Advice("The trial needs less memory (a smaller batch, fewer processes that load data), a machine with "
+                      "more, or a higher memory limit." + (again and f"{again}."), OUTPUT)
+    return Advice("The trial needs less GPU memory (a smaller batch or model, lower precision) or a larger GPU."
+                  + (again and f"{again}, on a GPU that they have for themselves."), OUTPUT)
+
+
 def _of_failed(experiment: Experiment, attempt: Attempt | None, *, has_output: bool) -> list[Advice]:
     if attempt is None or attempt.end_reason == REFUSED:
         return [Advice("The platform did not accept the trial. \"Test cluster\" on the cluster's page shows what is "
                        "missing. To change settings of the experiment, launch a clone of it.", CLUSTER)]
+    if attempt.out_of_memory:
+        return [_of_memory(experiment, attempt)]
     if attempt.end_reason in (contract.NOT_STARTED, contract.LOST):
         return [Advice("The trial's code did not cause this. Check the machine, or test the cluster. With retry: "
                        "{onPlatformFailure: 2} in the config file, such trials are run again automatically.",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from django.db.models import Count
 
 from nniweb.experiments.models import Attempt
+from nniweb.experiments.quotas.leash_limits import COUNTED_TOKEN
 from nniweb.experiments.quotas.quota_limits import COLUMNS, Holder, Limit, Limits
 
 
@@ -27,13 +28,15 @@ class Room:
 
 def holders_under_way() -> dict[int, Holder]:
     """All experiments of which something is under way, by primary key. One query, as long as what is under way now."""
-    counted = Attempt.objects.under_way().values_list(
-        *(f"trial__experiment__{column}" for column in COLUMNS), "cluster").annotate(number=Count("pk"))
+    counted = Attempt.objects.under_way().annotate(counted=COUNTED_TOKEN).values_list(
+        *(f"trial__experiment__{column}" for column in COLUMNS), "cluster", "counted").annotate(number=Count("pk"))
     found: dict[int, Holder] = {}
-    for *whose, cluster, number in counted.order_by():
+    for *whose, cluster, token, number in counted.order_by():
         holder = found.get(whose[0]) or Holder.of_columns(whose)
-        on = {**holder.on, cluster: number} if holder.several_clusters else {}
-        found[holder.pk] = replace(holder, under_way=holder.under_way + number, on=on)
+        on = {**holder.on, cluster: holder.on.get(cluster, 0) + number} if holder.several_clusters else {}
+        of_tokens = holder.of_tokens if token is None else {
+            **holder.of_tokens, token: holder.of_tokens.get(token, 0) + number}
+        found[holder.pk] = replace(holder, under_way=holder.under_way + number, on=on, of_tokens=of_tokens)
     return found
 
 

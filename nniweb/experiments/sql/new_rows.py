@@ -37,6 +37,19 @@ def insert(rows: Iterable[M]) -> list[M]:
     return stored
 
 
+def insert_unless_there(row: models.Model) -> bool:
+    """Store a new instance whose unique columns no row has yet; whether none had. Its primary key is not told."""
+    fields = _fields(type(row))
+    with connection.cursor() as cursor:
+        cursor.execute(_unless_there(type(row)), [column_value(field, getattr(row, field.attname)) for field in fields])
+        return bool(cursor.rowcount > 0)
+
+
+@lru_cache
+def _unless_there(model: type[models.Model]) -> str:
+    return f"{_statement(model, 1).partition(' RETURNING ')[0]} ON CONFLICT DO NOTHING"
+
+
 @lru_cache
 def _fields(model: type[models.Model]) -> tuple[Any, ...]:
     return tuple(field for field in model._meta.concrete_fields if not field.primary_key)

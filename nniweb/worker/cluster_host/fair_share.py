@@ -7,7 +7,7 @@ was before: the quotas, and, only where something is limited, what is under way 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Count, Max, Q
@@ -15,6 +15,7 @@ from django.db.models import Count, Max, Q
 from nniweb.experiments.models import Cluster, Experiment, Quota, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.quotas.leash_limits import WAITS_FOR_OTHER_LEASH, hold
 from nniweb.experiments.quotas.quota_limits import COLUMNS, Holder, Limits
 from nniweb.experiments.quotas.starting_trials import Room, holders_under_way, room_for
 from trainingservice.trial_job_status import TrialJobStatus
@@ -56,7 +57,7 @@ class FairShares:
         """So many of the room were used."""
         if self.limits and number:
             holder = self.under_way.get(experiment.pk) or Holder.of(experiment)
-            self.under_way[experiment.pk] = now = replace(holder, under_way=holder.under_way + number)
+            self.under_way[experiment.pk] = now = holder.with_more(number)
             if experiment.pk in self.pending:
                 self.pending[experiment.pk] = (now, max(0, self.pending[experiment.pk][1] - number))
 
@@ -68,6 +69,7 @@ def room_now(experiment: Experiment, wanted: int) -> Room:
     limits, holder = Limits.now(experiment.cluster), Holder.of(experiment)
     if wanted <= 0 or not limits.concerning(holder):
         return Room(max(0, wanted))
+    hold([] if experiment.token_id is None else [experiment.token_id])
     list(Quota.objects.select_for_update().order_by("pk").values_list("pk"))
     under_way = holders_under_way()
     return room_for(under_way.get(experiment.pk) or holder, wanted, limits, under_way)
@@ -87,7 +89,8 @@ def _pending(cluster: Cluster, under_way: dict[int, Holder], staying_away: Colle
              ) -> dict[int, tuple[Holder, int]]:
     has_code = Q(experiment__code_git__isnull=True) | Q(experiment__code__isnull=False)
     rows = Trial.objects.without_attempt().filter(
-        has_code, ~Q(experiment__in=staying_away, target=TrialTarget.PREEMPTED), experiment__cluster=cluster,
+        has_code, ~Q(experiment__in=staying_away, target=TrialTarget.PREEMPTED), ~WAITS_FOR_OTHER_LEASH,
+        experiment__cluster=cluster,
         experiment__status__in=STARTING, experiment__target=ExperimentTarget.RUN, experiment__deleted_at=None,
         status=TrialJobStatus.WAITING.value, target__in=[TrialTarget.RUN, TrialTarget.PREEMPTED]).values_list(
             *(f"experiment__{column}" for column in COLUMNS), "experiment__trial_concurrency",

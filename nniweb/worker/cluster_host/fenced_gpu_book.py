@@ -6,7 +6,7 @@ from contextlib import suppress
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.sql.idle_connections import give_connection_back
-from trainingservice.gpus.gpu_slots import GpuBooking
+from trainingservice.gpus.gpu_slots import GpuBooking, HeldGpus
 
 
 class FencedGpuBook:
@@ -19,14 +19,15 @@ class FencedGpuBook:
         self._lease = lease
         self._book = AttemptGpuBook()
 
-    def booked(self, machine_identity: str) -> dict[str, tuple[int, ...]]:
+    def booked(self, machine_identity: str) -> dict[str, HeldGpus]:
         try:
             return self._book.booked(machine_identity)
         finally:
             give_connection_back()
 
-    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int) -> bool:
-        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu)])
+    def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
+             alone: bool = False) -> bool:
+        return self.book_nodes(job_name, [GpuBooking(machine_identity, gpu_indices, max_jobs_per_gpu, alone)])
 
     def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
         try:

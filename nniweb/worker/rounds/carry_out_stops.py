@@ -48,11 +48,12 @@ def stop_guests(work: ClusterWork, experiment: Experiment, found: WorkCounts) ->
 
 def _want_all_stopped(work: ClusterWork, experiment: Experiment) -> None:
     """The experiment's stop becomes the target of its trials, in chunks."""
+    reason = reason_of(experiment) if experiment.reason == "token_ended" else Reason("experiment_stopped")
     while trials := list(Trial.objects.unfinished().filter(experiment=experiment).exclude(
             target__in=STOPS)[:CHUNK]):
         with work.lease.transaction():
             set_targets(trials, TrialTarget.USER_CANCELED, work.now(), revision=next_revision(experiment.pk),
-                           reason=Reason("experiment_stopped"))
+                           reason=reason)
 
 
 def _stop_trials(work: ClusterWork, experiment: Experiment) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
+from nniweb.experiments.budgets.starting import RoundBudgets
 from nniweb.experiments.clusters.lease import Lease
 from nniweb.experiments.models import Attempt
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
@@ -70,6 +71,8 @@ class ClusterWork:
     monotonic: Callable[[], float] = time.monotonic
     #: Who may start how much, as this round knows it; None until it is asked.
     shares: FairShares | None = None
+    #: What is left of budgets, as this round knows it; None until it is asked.
+    budgets: RoundBudgets | None = None
     #: Attempt whose submission is under way -> its experiment (primary keys).
     submitting: dict[int, int] = field(default_factory=dict)
     #: Submissions that the platform has taken and that are to be written down.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nniweb.experiments.config.document import EQUAL_FAILURES
 from nniweb.experiments.lifecycle.reason_columns import reason_of
-from nniweb.experiments.lifecycle.retries import ON_FAILURE, kind_of_failure
+from nniweb.experiments.lifecycle.retries import ON_FAILURE, REFUSED, kind_of_failure
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
 from nniweb.experiments.models.trial import CONSTRAINT_BROKEN, RESULTS
 from nniweb.experiments.results.objectives import values_of
@@ -76,9 +76,16 @@ def _failed_by_their_command(trials: Sequence[Trial]) -> list[int]:
     """
     failed = [trial.pk for trial in trials if trial.status == TrialJobStatus.FAILED]
     refused = [trial.pk for trial in trials if trial.reason == CONSTRAINT_BROKEN]
-    ends = dict(Attempt.objects.filter(trial__in=failed).order_by("number").values_list("trial", "end_reason"))
+    ends: dict[int, str] = {}
+    short_of_memory: set[int] = set()
+    for pk, reason, memory in Attempt.objects.filter(trial__in=failed).order_by("number").values_list(
+            "trial", "end_reason", "out_of_memory"):
+        ends[pk] = reason
+        # where no GPU is large enough the next attempt is refused
+        if memory or reason != REFUSED:
+            (short_of_memory.add if memory else short_of_memory.discard)(pk)
     return refused + [pk for pk, reason in ends.items()
-                      if kind_of_failure(TrialJobStatus.FAILED, reason) == ON_FAILURE]
+                      if pk in short_of_memory or kind_of_failure(TrialJobStatus.FAILED, reason) == ON_FAILURE]
 
 
 def _worst(experiment: Experiment) -> float | None:

@@ -7,10 +7,10 @@ transaction, after which the attempt is handed over (``submissions``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from django.db.models import Max
 
+from nniweb.experiments.budgets.starting import RoundBudgets, candidate_of, how_many_in_budget, why_not_in_budget
 from nniweb.experiments.checkpoints.continued_trials import trials_of_proposals
 from nniweb.experiments.earlier.start_from import note_agreements
 from nniweb.experiments.launch.job_forms import first_parameters
@@ -20,9 +20,10 @@ from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialEvent, TrialParameters
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
-from nniweb.experiments.models.trial import TrialTarget
+from nniweb.experiments.models.trial import TrialQuerySet, TrialTarget
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.quotas.leash_limits import why_full, within_leashes
 from nniweb.experiments.quotas.starting_trials import Room
 from nniweb.experiments.replicates.new_trials import make_replicates, replicates_to_start, with_proposals
 from nniweb.experiments.results.replicates import is_raced, replicates_of_each
@@ -37,6 +38,7 @@ from nniweb.worker.cluster_host.log_words import trials_in_words
 from nniweb.worker.cluster_host.tuner_sessions import Proposals
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.placing.placed_trials import Starts, leave_clusters, room_on_clusters, starts
+from nniweb.worker.rounds.placing.waiting_trials import next_to_start
 from nniweb.worker.rounds.preemption import staying_away, thaw_preempted
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.telling.teach_tuner import CHUNK as TOLD_AT_ONCE
@@ -87,6 +89,7 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         return
     if work.shares is None:
         work.shares = FairShares.of_round(experiment.cluster, staying_away(work))
+    work.budgets = work.budgets or RoundBudgets(work.now())
     room = room_on_clusters(work, experiment, work.shares.room(experiment, free))
     if found.preempted:  # they go on before anything new is started
         _note_started(work, experiment, thaw_preempted(work, experiment, min(room.count, found.preempted)))
@@ -96,11 +99,14 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
         room = Room(0, Reason("gives_way", priority=waits))
     if room.reason and (count := work.precedence.made_room.get(experiment.pk)):
         room = Room(room.count, Reason("preempting", count=count, said=str(room.reason), **because_of(room.reason)))
-    started = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment))) if found.waiting else 0
-    more = room.count - started
-    if room.reason:
+    started, others, told = 0, _waiting(experiment), False
+    if found.waiting:
+        started, others, told = _start_waiting(work, experiment, min(room.count, _most_at_once(experiment)))
+    new = work.budgets.room(experiment, room.count)
+    more = min(room.count - started, new.count)
+    if reason := new.reason or room.reason:
         # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
-        more += not (found.waiting and _say_what_they_wait_for(work, experiment, room.reason))
+        more += not (found.waiting and _say_what_they_wait_for(work, experiment, others, reason) or told)
     more -= max(0, found.not_taught - TOLD_AT_ONCE)  # what is asked next shall follow from these results, too
     if experiment.has_replicates and experiment.status in _REPEATING and more > 0:
         more -= _start_replicates(work, experiment, more)
@@ -113,42 +119,56 @@ def _most_at_once(experiment: Experiment) -> int:
     return MOST_AT_ONCE * max(1, sum(row.takes_trials for row in rows_by_cluster(experiment).values()))
 
 
-def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, reason: str) -> bool:
-    """Have the trials that wait say so. Whether there are any."""
-    messages = set(_waiting(experiment).values_list("message", flat=True).distinct())
+def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, waiting: TrialQuerySet, reason: str) -> bool:
+    """Have these trials of the experiment, which wait, say so. Whether there are any."""
+    messages = set(waiting.values_list("message", flat=True).distinct())
     if messages - {reason}:
         with work.lease.transaction():
-            pks = list(_waiting(experiment).exclude(message=reason).values_list("pk", flat=True))
+            pks = list(waiting.exclude(message=reason).values_list("pk", flat=True))
             Trial.objects.filter(pk__in=pks).update(
                 revision=next_revision(experiment.pk, needs_round=False), **said(reason))
     return bool(messages)
 
 
-def _waiting(experiment: Experiment) -> Any:
+def _waiting(experiment: Experiment) -> TrialQuerySet:
     return Trial.objects.unfinished().without_attempt().filter(experiment=experiment, target=TrialTarget.RUN)
 
 
-def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> int:
-    """Trials people queued come first, in their order; and those that waited for room."""
+def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> tuple[int, TrialQuerySet, bool]:
+    """Trials people queued come first, in their order; and those that waited for room. How many start, the waiting ones
+    that do not say yet what they wait for, and whether any waits for a budget.
+    """
+    waiting = _waiting(experiment)
     if most <= 0:
-        return 0
-    trials = list(_waiting(experiment).order_by("sequence_id")[:most])
-    if trials:
-        with work.lease.transaction():
-            revision = next_revision(experiment.pk, needs_round=False)
-            _read_again(experiment)
-            if experiment.status not in STARTING or experiment.target != ExperimentTarget.RUN:
-                return 0  # it was paused meanwhile, and its running trials may be frozen
-            starting = starts(work, experiment, room_now(experiment, len(trials)), trials)
-            trials = trials[:starting.count]
-            Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
-            attempts = _make_attempts(work, trials, _next_numbers(trials), starting)
-        _note_started(work, experiment, len(trials))
-    if trials:
-        logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
-        for trial in trials:
-            trial.message, trial.experiment = "", experiment
-        attempts.hand_over(work, first_parameters([trial.pk for trial in trials]))
+        return 0, waiting, False
+    trials, full, told = next_to_start(work, experiment, waiting, most)
+    started = _start(work, experiment, trials) if trials else 0
+    for token in full:
+        _say_what_they_wait_for(work, experiment, waiting.filter(token=token).exclude(pk__in=told), why_full(token))
+    return started, waiting.exclude(token__in=full).exclude(pk__in=told) if full or told else waiting, bool(told)
+
+
+def _start(work: ClusterWork, experiment: Experiment, trials: list[Trial]) -> int:
+    """As many of these trials as leashes, quotas and budgets let start, now that they are held."""
+    with work.lease.transaction():
+        revision = next_revision(experiment.pk, needs_round=False)
+        _read_again(experiment)
+        if experiment.status not in STARTING or experiment.target != ExperimentTarget.RUN:
+            return 0  # it was paused meanwhile, and its running trials may be frozen
+        trials = within_leashes(trials, experiment)
+        room, numbers = room_now(experiment, len(trials)), _next_numbers(trials)
+        why_not = why_not_in_budget(experiment, [candidate_of(trial, trial.pk in numbers) for trial in trials],
+                                    work.now())
+        trials = [trial for trial, why in zip(trials, why_not, strict=True) if why is None]
+        starting = starts(work, experiment, Room(min(room.count, len(trials)), room.reason), trials)
+        trials = trials[:starting.count]
+        Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
+        attempts = _make_attempts(work, trials, numbers, starting)
+    _note_started(work, experiment, len(trials))
+    logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
+    for trial in trials:
+        trial.message, trial.experiment = "", experiment
+    attempts.hand_over(work, first_parameters([trial.pk for trial in trials]))
     return len(trials)
 
 
@@ -206,8 +226,9 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, proposal
                 work.tuners.forget(experiment.pk)
         broken = [first_broken(read_constraints(experiment.constraints), value) for value in parameters]
         allowed = broken.count(None)
-        may_start = starts(work, experiment, _room_beside_replicates(experiment, allowed) if experiment.has_replicates
-                           else room_now(experiment, allowed))
+        room = _room_beside_replicates(experiment, allowed) if experiment.has_replicates \
+            else room_now(experiment, allowed)
+        may_start = starts(work, experiment, _in_budget(work, experiment, room))
         starting = _places_that_start(broken, may_start.count)
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
         continues = _continued(experiment, proposals, len(parameters))
@@ -288,7 +309,7 @@ def _start_replicates(work: ClusterWork, experiment: Experiment, most: int) -> i
             most = min(most, experiment.max_trial_number - experiment.next_sequence_id)
         if most <= 0:
             return 0
-        may_start = starts(work, experiment, room_now(experiment, most))
+        may_start = starts(work, experiment, _in_budget(work, experiment, room_now(experiment, most)))
         trials, parameters = make_replicates(experiment, most, may_start.count, may_start.reason, work.now(), revision)
         attempts = _make_attempts(work, trials[:may_start.count], {}, may_start)
     _note_started(work, experiment, min(may_start.count, len(trials)))
@@ -307,9 +328,15 @@ def _room_beside_replicates(experiment: Experiment, wanted: int) -> Room:
     return room if room.count < min(wanted, free) else Room(room.count, Reason("free_slot"))
 
 
+def _in_budget(work: ClusterWork, experiment: Experiment, room: Room) -> Room:
+    """``room`` for new trials, as far as budgets have any."""
+    count, why_not = how_many_in_budget(experiment, room.count, work.now())
+    return room if count == room.count else Room(count, why_not)
+
+
 #: What a change of the experiment, or the trials made since, may have given another value.
 _MAY_HAVE_CHANGED = ("status", "target", "max_trial_number", "next_sequence_id", "next_ask", "max_trial_duration",
-                     "trial_concurrency", "owner", "group")
+                     "trial_concurrency", "owner", "group", "token")
 
 
 def _read_again(experiment: Experiment) -> None:

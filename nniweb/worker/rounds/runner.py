@@ -188,7 +188,7 @@ class ClusterRunner:
 
     def _one_round(self, bell: doorbell.Listener | None, is_full: bool, gathers: bool) -> None:
         work = self.work
-        work.shares = None
+        work.shares = work.budgets = None
         self._is_gathering = True
         work.host.look_after()
         work.host.collect()

@@ -11,7 +11,7 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.actions import intents
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, User
 from nniweb.experiments.models.account import Role, Scope
-from nniweb.experiments.models.audit import AppendOnly
+from nniweb.experiments.sql.append_only import AppendOnly
 from trainingservice.platforms import register, unregister
 
 
@@ -191,7 +191,8 @@ ACTIONS = {
     "clusters_delete": "cluster.delete", "clusters_rehearse": "cluster.rehearse",
     "clusters_check": "cluster.rehearse",
     "clusters_metadata_set": "cluster.metadata", "clusters_metadata_delete": "cluster.metadata",
-    "tokens_create": "token.create", "tokens_delete": "token.remove", "users_create": "user.create",
+    "tokens_create": "token.create", "tokens_delete": "token.remove", "tokens_end": "token.end",
+    "users_create": "user.create",
     "users_change": "user.change", "users_delete": "user.delete", "users_sign_in_link": "user.sign-in-link",
     "groups_create": "group.create", "groups_change": "group.change", "groups_delete": "group.delete",
     "quotas_create": "quota.create", "quotas_change": "quota.change", "quotas_delete": "quota.delete",

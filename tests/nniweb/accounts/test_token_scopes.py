@@ -49,7 +49,7 @@ def test_an_expired_token_opens_nothing_and_says_so(with_token, rita) -> None:
 def test_a_program_is_told_who_it_is_and_what_it_may_do(with_token, max_) -> None:
     assert with_token(max_, Scope.READ).get("/api/v1/account/").json() == {
         "username": "max", "email": "max@example.org", "role": "member", "scope": "read", "may_change": False,
-        "is_admin": False, "may_name_folders": False, "groups": ["vision"]}
+        "is_admin": False, "may_name_folders": False, "groups": ["vision"], "leash": None}
 
 
 def test_a_token_is_made_shown_once_and_kept_as_a_hash(with_token, max_) -> None:

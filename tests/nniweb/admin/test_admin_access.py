@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments.models import ApiToken, SignInLink, Trial, User, Worker
-from nniweb.experiments.models.account import Role, hash_of
+from nniweb.experiments.models import ApiToken, AuditEntry, SignInLink, Trial, User, Worker
+from nniweb.experiments.models.account import Role, Scope, hash_of
 
 MODELS = ["cluster", "experiment", "trial", "user", "apitoken", "worker", "auditentry", "singlesignonidentity"]
 
@@ -87,6 +87,22 @@ def test_a_token_is_shown_once_and_works(browser, rita, client) -> None:
         text = client.get(f"/admin/experiments/apitoken/{page}").content.decode()
         assert token.hash not in text
         assert secret not in text
+
+
+def test_a_token_by_which_something_was_asked_for_is_ended_and_its_limits_are_shown_and_stay(
+        browser, rita, make_experiment) -> None:
+    token = ApiToken.make_with_row(rita, "agent", Scope.CHANGE, None, roles=["read", "launch"], max_trials=7)[1]
+    make_experiment(token=token)
+    page = f"/admin/experiments/apitoken/{token.pk}"
+    text = browser.get(f"{page}/change/").content.decode()
+    assert "launch" in text
+    browser.post(f"{page}/change/", {"name": "renamed", "max_trials": "999", "roles": '["steer"]', "scope": "admin"})
+    browser.post(f"{page}/delete/", {"post": "yes"})
+    token.refresh_from_db()
+    assert (token.name, token.roles, token.max_trials, token.scope) == ("renamed", ["read", "launch"], 7, "change")
+    assert token.has_ended
+    assert list(AuditEntry.objects.filter(kind="token").order_by("pk").values_list("action", flat=True)) == [
+        "admin.change", "token.end"]
 
 
 def test_a_person_is_made_with_a_role_and_without_a_password(browser) -> None:

@@ -53,7 +53,7 @@ def test_json_and_yaml_and_values_are_the_same(folder: Path, v2: dict) -> None:
 
 def test_the_resolved_document_gives_the_same_settings_again(folder: Path, v2: dict, v1: dict) -> None:
     v2 |= {"seed": 3, "tags": ["a", "b"], "description": "text", "maxTrialDuration": 61, "retry": {"onFailure": 2},
-           "failedTrials": {"tellTuner": "worst", "giveUpAfter": 5}}
+           "failedTrials": {"tellTuner": "worst", "giveUpAfter": 5}, "budget": {"gpuHours": 2.5, "trials": 9}}
     for source in (v2, v1):
         settings = parse_experiment_config(source, folder).settings
         document = json.loads(json.dumps(resolved_document(settings)))
@@ -185,3 +185,13 @@ def test_what_failed_trials_cannot_mean_is_an_error_at_its_field(folder: Path, v
     with pytest.raises(ConfigInvalid) as raised:
         parse_experiment_config(v2 | {"failedTrials": wrong}, folder)
     assert [error.field for error in raised.value.errors] == [f"failedTrials.{name}" for name in wrong]
+
+
+@pytest.mark.parametrize(("wrong", "field"), [
+    ({"gpuHours": 0}, "gpuHours"), ({"money": -1}, "money"), ({"trials": 1.5}, "trials"), ({"hours": 1}, "hours"),
+    ({"wallHours": float("inf")}, "wallHours")])
+def test_a_budget_that_allows_nothing_or_is_no_number_is_an_error_at_its_field(
+        folder: Path, v2: dict, wrong: dict, field: str) -> None:
+    with pytest.raises(ConfigInvalid) as raised:
+        parse_experiment_config(v2 | {"budget": wrong}, folder)
+    assert [error.field for error in raised.value.errors] == [f"budget.{field}"]

@@ -205,3 +205,10 @@ def test_what_a_rehearsal_found_is_folded_away_while_the_cluster_is_in_trouble(p
     html = page(f"/clusters/{cluster.public_id}/")
     assert "It answers." in html
     assert ('<details class="outdated">' in html) == folded
+
+
+def test_a_gpu_that_does_not_work_is_shown_as_such(page: Page, cluster: Cluster) -> None:
+    add_machine(cluster, "box", [gpu(0), gpu(1, fault="lost")])
+    html = page(f"/clusters/{cluster.public_id}/")
+    assert html.count("does not work</span>") == 1
+    assert "GPU 1: does not work" in html + page("/clusters/")

@@ -112,8 +112,11 @@ class Rig:
 
 
 def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str = "exited", end: bool = True,
-           journal: str = "journal", final: bool = True) -> Answer:
-    """What a keeper sends of a whole trial: start, values (the last one ``final``, if it ends), end; the answer."""
+           journal: str = "journal", final: bool = True, out_of_memory: dict[str, Any] | None = None) -> Answer:
+    """What a keeper sends of a whole trial: start, values (the last one ``final``, if it ends), end; the answer.
+
+    ``out_of_memory``: what the end says of that.
+    """
     attempt = Attempt.objects.filter(trial=trial).latest("number")
     entries: list[dict[str, Any]] = [{"n": 1, "at": 0.0, "type": "started", "pid": 1, "host": "box"}]
     for index, value in enumerate(values):
@@ -123,7 +126,8 @@ def report(trial: Trial, *values: float, exit_code: int | None = 0, reason: str 
                         "parameter_id": 0, "sequence": 0 if is_final else index, "value": str(value)})
     if end:
         entries.append({"n": len(entries) + 1, "at": 0.0, "type": "ended", "exit_code": exit_code, "signal": None,
-                        "reason": reason, "message": "", "duration": 1.0})
+                        "reason": reason, "message": "", "duration": 1.0,
+                        **({"out_of_memory": out_of_memory} if out_of_memory else {})})
     answer = reports.store([Delivery(attempt.job_name, None, read_report(
         {"keeper": {"version": 1, "journal_id": journal}, "entries": entries}), timezone.now())])[0]
     assert answer.status == 200, answer

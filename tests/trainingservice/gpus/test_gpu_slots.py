@@ -7,11 +7,13 @@ from trainingservice.gpus.gpu_slots import (
     Assigned,
     GpuReading,
     GpuRequest,
+    HeldGpus,
     Impossible,
     MemoryGpuBook,
     Waits,
     choose_gpus,
 )
+from trainingservice.trial_job import GpuDemand
 
 TWO_IDLE = [GpuReading(0), GpuReading(1)]
 
@@ -93,3 +95,40 @@ def test_what_is_assigned_can_always_be_booked_and_what_waits_can_run_when_all_i
         for job, indices in booked.items():
             assert book.book("m", job, indices, 1000)
         assert book.book("m", "new", answer.indices, limit)
+
+
+ALONE = GpuRequest(1, max_trials_per_gpu=4, demand=GpuDemand(alone=True))
+
+
+def test_a_job_that_is_to_be_alone_gets_no_gpu_of_another_job_and_the_largest_of_the_free_ones():
+    sizes = [GpuReading(0, memory_total=80), GpuReading(1, memory_total=16), GpuReading(2, memory_total=40)]
+    assert choose(ALONE, sizes) == Assigned((0,))
+    assert choose(ALONE, sizes, {"other": (0,)}) == Assigned((2,))
+    assert isinstance(choose(ALONE, sizes, {"one": (0,), "two": (1, 2)}), Waits)
+
+
+def test_nobody_is_put_beside_a_job_that_is_alone():
+    held = {"first": HeldGpus((0,), alone=True)}
+    assert choose(GpuRequest(1, max_trials_per_gpu=4), booked=held) == Assigned((1,))
+    answer = choose(GpuRequest(2, max_trials_per_gpu=4), booked=held)
+    assert isinstance(answer, Waits)
+    assert "GPU 0 is held by first" in answer.reason
+
+
+def test_a_job_that_needs_more_than_a_gpu_had_gets_a_larger_one_or_is_told_that_there_is_none():
+    request = GpuRequest(1, demand=GpuDemand(alone=True, memory_above=16 << 30))
+    sizes = [GpuReading(0, memory_total=16 << 30), GpuReading(1, memory_total=24 << 30)]
+    assert choose(request, sizes) == Assigned((1,))
+    refused = choose(request, [GpuReading(0, memory_total=16 << 30), GpuReading(1)])
+    assert isinstance(refused, Impossible)
+    assert refused.reason.code == "gpus_too_small"
+    assert "on a GPU with 16.0 GB" in refused.reason
+
+
+def test_the_book_in_memory_keeps_others_from_a_job_that_is_alone():
+    book = MemoryGpuBook()
+    assert book.book("m", "shared", (0,), 4)
+    assert not book.book("m", "first", (0,), 4, alone=True)
+    assert book.book("m", "first", (1,), 4, alone=True)
+    assert not book.book("m", "later", (1,), 4)
+    assert book.booked("m")["first"].alone

@@ -10,7 +10,7 @@ from trainingservice.errors import PermanentError
 from trainingservice.gpus import gpu_watch
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.testing.bench import new_id
-from trainingservice.trial_job import ResumedJob
+from trainingservice.trial_job import GpuDemand, ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
 
 WAITING, RUNNING, FAILED, USER_CANCELED = (TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.FAILED,
@@ -236,3 +236,48 @@ def test_nvidia_smi_is_hardly_asked_while_no_trial_needs_gpus(bench, nvidia_smi,
         bench.wait_for_end(service, form)
         service.list_machines()
     assert nvidia_smi.looks() == asked
+
+
+def test_a_trial_that_ran_out_of_memory_before_shares_its_gpu_with_nobody(bench, nvidia_smi, service, gpu_job):
+    alone = replace(gpu_job(1, max_trial_number_per_gpu=2, gpu_indices=(0,)), gpu_demand=GpuDemand(alone=True))
+    first, later = (gpu_job(1, max_trial_number_per_gpu=2, gpu_indices=(0,)) for _ in range(2))
+    service.submit_trial_job(first)
+    assert runs(bench, service, first) == "0"
+    service.submit_trial_job(alone)
+    waits(bench, service, alone, f"GPU 0 is held by {first.job_name}")
+    let_end(first)
+    assert runs(bench, service, alone) == "0"
+    service.submit_trial_job(later)
+    waits(bench, service, later, f"GPU 0 is held by {alone.job_name}")
+
+
+def test_a_trial_that_needs_a_larger_gpu_than_there_is_fails_and_says_so(bench, nvidia_smi, service, gpu_job):
+    form = replace(gpu_job(1), gpu_demand=GpuDemand(alone=True, memory_above=16384 << 20))
+    service.submit_trial_job(form)
+    assert "on a GPU with 16.0 GB that it had for itself" in bench.wait_for_status(service, form, FAILED).message
+
+
+def test_a_gpu_that_fell_off_the_bus_gets_no_trial_and_its_machine_says_so(bench, nvidia_smi, service, gpu_job):
+    nvidia_smi.state["gpus"][0]["says"] = "[GPU is lost]"
+    nvidia_smi.state["gpus"][1]["errors"] = 2
+    nvidia_smi.write()
+    one, two = gpu_job(1), gpu_job(2)
+    service.submit_trial_job(one)
+    assert runs(bench, service, one) == "1"
+    [machine] = service.list_machines()
+    assert machine.message.code == "gpus_faulty"
+    assert machine.message.arguments["gpus"] == [{"gpu": 0, "fault": "lost", "errors": 0},
+                                                 {"gpu": 1, "fault": "", "errors": 2}]
+    let_end(one)
+    service.submit_trial_job(two)  # it may come back, so nobody is refused for it
+    waits(bench, service, two, "GPU 0 does not answer")
+
+
+def test_where_the_gpus_cannot_be_read_the_trial_and_the_machine_say_why(bench, nvidia_smi, service, gpu_job):
+    nvidia_smi.fail(18, "Failed to initialize NVML: Driver/library version mismatch")
+    form = gpu_job(1)
+    service.submit_trial_job(form)
+    waits(bench, service, form, "Driver/library version mismatch")
+    assert [machine.message.code for machine in service.list_machines()] == ["gpus_unread"]
+    nvidia_smi.recover()
+    assert runs(bench, service, form) == "0"

@@ -6,6 +6,7 @@ import pytest
 
 from trainingservice.gpus.gpu_slots import GpuReading, Impossible, Waits
 from trainingservice.remote.scheduling import MachineView, Placed, choose_machine, choose_machines, machines_to_keep
+from trainingservice.trial_job import GpuDemand
 
 FOUR = tuple(map(GpuReading, range(4)))
 ADA, BOB = (MachineView(name, name, gpus=FOUR) for name in ("ada", "bob"))
@@ -92,3 +93,13 @@ def test_more_nodes_than_machines_that_can_ever_run_one_are_impossible():
     assert never.reason.arguments["fit"] == 2
     assert "dan" in never.reason
     assert isinstance(choose_machines(3, None, (ADA, BOB)), Impossible)
+
+
+def test_a_trial_that_ran_out_of_gpu_memory_goes_where_the_gpus_are_larger():
+    small = replace(ADA, gpus=(GpuReading(0, memory_total=16 << 30),))
+    large = replace(holding(BOB, 0), gpus=(GpuReading(0, memory_total=80 << 30), GpuReading(1, memory_total=80 << 30)))
+    assert choose_machine(1, (small, large)) == Placed("ada", (0,))
+    assert choose_machine(1, (small, large), demand=GpuDemand(alone=True)) == Placed("bob", (1,))
+    refused = choose_machine(1, (small, replace(small, name="cyd")), demand=GpuDemand(True, 16 << 30))
+    assert isinstance(refused, Impossible)
+    assert {one["code"] for one in refused.reason.arguments["machines"]} == {"gpus_too_small"}

@@ -80,19 +80,19 @@ def _free_gpus(rows: list[ExperimentCluster]) -> dict[int, tuple[int, int, int] 
     free; None where that is not known, because GPUs are shared or no machine shows any.
     """
     asked = {row.cluster_id: row.gpus_of_a_trial for row in rows if row.gpus_of_a_trial and not _shares_gpus(row)}
-    machines: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    machines: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
     for pk, identity, summary in Machine.objects.filter(cluster__in=asked, healthy=True).values_list(
             "cluster", "identity", "gpu_summary"):
-        machines[pk].append((identity, len(summary)))
-    identities = {identity for some in machines.values() for identity, _ in some if identity}
+        machines[pk].append((identity, len(summary), sum(not gpu.get("fault") for gpu in summary)))
+    identities = {identity for some in machines.values() for identity, _, _ in some if identity}
     held: dict[str, int] = defaultdict(int)
     for identity, indices in Attempt.objects.under_way().filter(
             machine_identity__in=identities, gpu_indices__isnull=False).values_list("machine_identity", "gpu_indices"):
         held[identity] += len(indices or ())
     found: dict[int, tuple[int, int, int] | None] = {}
     for pk, some in machines.items():
-        most = max(count for _, count in some)
-        free = [max(0, count - held[identity]) for identity, count in some]
+        most = max(count for _, count, _ in some)
+        free = [max(0, working - held[identity]) for identity, _, working in some]
         found[pk] = (sum(each // asked[pk] for each in free), most, max(free)) if most else None
     return found
 

@@ -56,3 +56,15 @@ def test_the_nodes_of_a_trial_that_has_ended_hold_nothing(make_attempt) -> None:
     assert book.book_nodes(mine.job_name, [GpuBooking("m1", (0,)), GpuBooking("m2", (0,))])
     Attempt.objects.filter(pk=mine.pk).update(stage=Attempt.Stage.ENDED)
     assert (book.booked("m1"), book.booked("m2")) == ({}, {})
+
+
+def test_a_trial_that_is_alone_keeps_all_others_off_its_gpus(make_attempt) -> None:
+    book, alone, other = AttemptGpuBook(), make_attempt(), make_attempt()
+    assert book.book("m1", other.job_name, (0,), 4)
+    assert not book.book("m1", alone.job_name, (0,), 4, alone=True)
+    assert book.book_nodes(alone.job_name, [GpuBooking("m1", (1,), 4, True), GpuBooking("m2", (0,), 4, True)])
+    third = make_attempt()
+    assert not book.book("m1", third.job_name, (1,), 4)
+    assert not book.book("m2", third.job_name, (0,), 4)
+    assert book.booked("m2")[alone.job_name].alone
+    assert not book.booked("m1")[other.job_name].alone

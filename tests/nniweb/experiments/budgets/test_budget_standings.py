@@ -1,0 +1,167 @@
+"""How budgets stand: whose they are, sums of the ledger that are kept, and trials that begin at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from nniweb.experiments.budgets import ledger_sums
+from nniweb.experiments.budgets.concerned import Held, budgets_of
+from nniweb.experiments.budgets.spending import Spending
+from nniweb.experiments.budgets.standing import standing
+from nniweb.experiments.budgets.starting import how_many_in_budget
+from nniweb.experiments.models import ApiToken, Attempt, Budget, BudgetUse, Experiment, LedgerEntry, Trial, User
+from nniweb.experiments.models.limits import next_month
+from nniweb.experiments.models.trial import job_name
+from nniweb.experiments.pubsub.revisions import next_revision
+
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+
+
+def entries(count: int, *, seconds: int = 3600, month: str = "2026-11", owner: int = 1, first: bool = True,
+            **fields: Any) -> None:
+    began = LedgerEntry.objects.count()
+    LedgerEntry.objects.bulk_create([LedgerEntry(**{
+        "at": NOW, "job_name": f"job{began + index}", "number": 1 if first else 2, "trial": "t", "sequence_id": index,
+        "experiment_id": 1, "experiment": "e", "experiment_name": "e", "owner_id": owner, "cluster_id": 1,
+        "cluster": "c", "month": month, "ended_at": NOW, "milliseconds": seconds * 1000, "measured_by": "keeper",
+        "gpus": 2, "milli_cpus": 500, "gpu_hour_price": 0, "cpu_hour_price": 0, "money": 1_500_000, **fields})
+        for index in range(count)])
+
+
+@pytest.mark.django_db
+def test_an_experiment_counts_towards_the_budgets_of_its_person_group_token_and_its_own(
+        make_experiment: Callable[..., Experiment], admin) -> None:
+    group = Group.objects.create(name="vision")
+    token, other = (ApiToken.make_with_row(admin, name, "admin", None)[1] for name in ("one", "two"))
+    experiment = make_experiment(owner=admin, group=group, token=token)
+    assert budgets_of(experiment) == []
+    mine, each, total = (Budget.objects.create(**fields) for fields in (
+        {"user": admin}, {}, {"period": "total"}))
+    of_group, of_token, of_other, own = (Budget.objects.create(**fields) for fields in (
+        {"group": group}, {"token": token}, {"token": other}, {"experiment": experiment, "period": "total"}))
+    Budget.objects.create(user=User.objects.create(username="stranger"))
+    assert {held.budget for held in budgets_of(experiment)} == {mine, total, of_group, of_token, own}, \
+        "that of each person counts for those who have none of their own for the period"
+    assert of_other in {held.budget for held in budgets_of(experiment, [other.pk])}
+    mine.delete()
+    assert Held(each, admin.pk) in budgets_of(experiment)
+
+
+@pytest.mark.django_db
+def test_a_budget_says_what_was_used_what_runs_and_what_is_left(make_attempt: Callable[..., Attempt], admin) -> None:
+    held = Held(Budget.objects.create(user=admin, gpu_hours=Decimal(10), trials=5, money=Decimal(4),
+                                      wall_hours=Decimal(3), cpu_hours=Decimal(9)))
+    entries(1, owner=admin.pk)
+    entries(1, owner=admin.pk, first=False, seconds=1800)
+    entries(3, owner=admin.pk, month="2026-10")
+    entries(3, owner=admin.pk + 1)
+    attempt = make_attempt()
+    Experiment.objects.update(owner=admin, gpus_of_a_trial=1)
+    Attempt.objects.filter(pk=attempt.pk).update(created_at=NOW, started_at=NOW)
+    found = standing(held, NOW + timedelta(minutes=30))
+    assert found.used == Spending(1, 5_400_000, 10_800_000, 2_700_000_000, 3_000_000)
+    assert found.running == Spending(1, 1_800_000, 1_800_000, 1_800_000_000, 0)
+    assert {unit: found.left(unit) for unit in found.limits} == {
+        "gpu_hours": Decimal("6.5"), "trials": 3, "money": 1, "wall_hours": 1, "cpu_hours": Decimal("7.75")}
+    assert found.begins_anew == datetime(2026, 12, 1, tzinfo=UTC)
+    assert found.used_up == []
+    late = standing(held, NOW + timedelta(hours=1))
+    assert (late.used_up, late.left("wall_hours")) == ([], Decimal("0.5"))
+    assert standing(held, NOW + timedelta(hours=2)).used_up == ["wall_hours"]
+    december = standing(held, datetime(2026, 12, 1, tzinfo=UTC))
+    assert (december.used, december.running) == (Spending(), Spending())
+
+
+def test_months_follow_each_other() -> None:
+    assert next_month(datetime(2026, 12, 31, 23, 59, tzinfo=UTC)) == datetime(2027, 1, 1, tzinfo=UTC)
+    assert next_month(datetime(2026, 1, 1, tzinfo=UTC)) == datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def test_a_long_ledger_is_read_once_and_not_for_each_trial(transactional_db, admin, monkeypatch) -> None:
+    monkeypatch.setattr(ledger_sums, "_settled", ledger_sums._Settled())
+    budget = Budget.objects.create(user=admin, period="total", trials=10_000)
+    rows = ledger_sums.KEEP_AFTER
+    for _ in range(3):
+        entries(rows, owner=admin.pk, seconds=1)
+        for _ in range(2):  # on PostgreSQL a row counts as certain when its transaction is known to have ended
+            with transaction.atomic():
+                Budget.objects.select_for_update().get(pk=budget.pk)
+                ledger_sums.spent(budget, 0, "", keeps=True)
+    kept = BudgetUse.objects.get()
+    assert (kept.trials, kept.counted_to) == (3 * rows, LedgerEntry.objects.order_by("-pk")[0].pk)
+    entries(5, owner=admin.pk, seconds=1)
+    assert ledger_sums.spent(budget, 0, "") == ledger_sums.sum_of(ledger_sums.entries_of(budget, 0, ""))[0]
+    with CaptureQueriesContext(connection) as asked:
+        assert ledger_sums.spent(budget, 0, "", keeps=True).trials == 3 * rows + 5
+    assert len(asked) == 2
+
+
+def test_a_row_that_is_committed_after_later_ones_is_not_left_out(transactional_db, admin, monkeypatch) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    monkeypatch.setattr(ledger_sums, "_settled", ledger_sums._Settled())
+    budget = Budget.objects.create(user=admin, period="total", trials=10_000)
+    wrote, goes_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        with transaction.atomic():
+            User.objects.filter(pk=admin.pk).update(first_name="slow")
+            entries(1, owner=admin.pk, job_name="early")
+            wrote.set()
+            assert goes_on.wait(30)
+        connection.close()
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    assert wrote.wait(30)
+    entries(2 * ledger_sums.KEEP_AFTER, owner=admin.pk)
+    for _ in range(3):
+        assert ledger_sums.spent(budget, 0, "", keeps=True).trials == 2 * ledger_sums.KEEP_AFTER
+    goes_on.set()
+    thread.join(30)
+    for _ in range(3):
+        assert ledger_sums.spent(budget, 0, "", keeps=True).trials == 2 * ledger_sums.KEEP_AFTER + 1
+    assert BudgetUse.objects.get().trials == 2 * ledger_sums.KEEP_AFTER + 1
+
+
+def test_eight_that_start_trials_at_the_same_time_start_no_more_than_the_budget_has(
+        transactional_db, make_experiment: Callable[..., Experiment], admin) -> None:
+    Budget.objects.create(user=admin, trials=21, period="total")
+    experiments = [make_experiment(owner=admin) for _ in range(8)]
+    faults: list[BaseException] = []
+    together = threading.Barrier(8)
+
+    def start(experiment: Experiment) -> None:
+        try:
+            together.wait(30)
+            for number in range(5):
+                with transaction.atomic():
+                    next_revision(experiment.pk)  # as a worker's round begins
+                    count, _ = how_many_in_budget(experiment, 1, timezone.now())
+                    for _ in range(count):
+                        trial = Trial.objects.create(experiment=experiment, sequence_id=number,
+                                                     created_at=timezone.now())
+                        Attempt.objects.create(trial=trial, job_name=job_name(trial.public_id, 1),
+                                               created_at=timezone.now(), cluster=experiment.cluster)
+        except BaseException as error:
+            faults.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=start, args=[experiment]) for experiment in experiments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not faults
+    assert Attempt.objects.count() == 21
