@@ -160,7 +160,8 @@ TEMPLATES: list[dict[str, Any]] = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.markdown", "nniweb.dashboard.what_to_type"],
+            "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.markdown", "nniweb.dashboard.what_to_type",
+                         "nniweb.dashboard.docs_links"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

@@ -1,7 +1,7 @@
 """Public scripts run as they are: those of examples/public-scripts, each by its config file or its one line.
 
-No copy of them is in the repository. NNIWEB_PUBLIC_SCRIPTS names a folder to which fetch.py has brought them, each in a
-folder by its name; NNIWEB_PUBLIC_SCRIPTS_PYTHON an interpreter that has what they import, if this one has not.
+No copy of them is in the repository. PUBLIC_SCRIPTS names a folder to which fetch.py has brought them, each in a
+folder by its name; PUBLIC_SCRIPTS_PYTHON an interpreter that has what they import, if this one has not.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +39,13 @@ def fetch() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def running_server(tmp_path: Path) -> Iterator[RunningServer]:
+    server = RunningServer(tmp_path / "data")
+    yield server.start()
+    server.close()
 
 
 def test_each_script_has_its_source_and_its_config() -> None:
@@ -85,9 +93,9 @@ def test_a_script_is_fetched_as_its_repository_has_it_and_no_other_content_is_ta
 
 def copy_of(name: str, folder: Path) -> Path:
     """The script in a folder of its own, unedited, with its config beside it. Skips where it was not fetched."""
-    kept = os.environ.get("NNIWEB_PUBLIC_SCRIPTS")
+    kept = os.environ.get("PUBLIC_SCRIPTS")
     if kept is None or not (Path(kept) / name).is_dir():
-        pytest.skip(f"{name} was not fetched: set NNIWEB_PUBLIC_SCRIPTS, see examples/public-scripts/fetch.py")
+        pytest.skip(f"{name} was not fetched: set PUBLIC_SCRIPTS, see examples/public-scripts/fetch.py")
     shutil.copytree(Path(kept) / name, folder / name)
     script = next(iter(SCRIPTS[name]["files"]))
     digest = hashlib.sha256((folder / name / script).read_bytes()).hexdigest()
@@ -99,7 +107,7 @@ def copy_of(name: str, folder: Path) -> Path:
 
 def python_of(name: str) -> str:
     """An interpreter with what the script imports. Skips where it has not."""
-    python = os.environ.get("NNIWEB_PUBLIC_SCRIPTS_PYTHON", sys.executable)
+    python = os.environ.get("PUBLIC_SCRIPTS_PYTHON", sys.executable)
     for package in SCRIPTS[name]["packages"]:
         wanted = re.split("[=<>]", package)[0]
         if subprocess.run([python, "-c", f"import importlib.metadata as it; it.version({wanted!r})"],
@@ -111,8 +119,9 @@ def python_of(name: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_it_runs_as_it_is_and_has_results(name: str, running_server: RunningServer, tmp_path: Path) -> None:
-    python, folder = python_of(name), copy_of(name, tmp_path)
+def test_it_runs_as_it_is_and_has_results(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    python, folder = python_of(name), copy_of(name, tmp_path / "scripts")
+    running_server = request.getfixturevalue("running_server")  # where there is something to run
     (tmp_path / "bin").mkdir()
     # what a person has after pip install: a command, and the interpreter of the scripts first on PATH
     (tmp_path / "bin" / "nniweb").write_text(f"#!/bin/sh\nexec {sys.executable} -m nniweb \"$@\"\n")
