@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # worker: each server and browser of a file is started once.
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints wheel structure
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints docs wheel structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -16,7 +16,8 @@ help:
 	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (50 min)"
 	@echo "make bench        run all benchmarks and compare them with their targets (half an hour; on an idle machine)"
 	@echo "make audit        look up known vulnerabilities of the Python packages (asks the Python Package Index)"
-	@echo "make wheel        build the package (dist/*.whl) for pip, with the browser libraries"
+	@echo "make docs         build the documentation site (docs-site), which the server has at /docs/"
+	@echo "make wheel        build the package (dist/*.whl) for pip, with the browser libraries and the documentation"
 	@echo "make structure    print files per folder, import cycles, and imports between folders"
 	@echo "make lint         run only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a running demo (needs chromium)"
@@ -36,10 +37,14 @@ lint: packages
 	$(PYTHON_IN_VENV) -m mypy nniweb trainingservice trialkeeper scripts
 	.venv/bin/lint-imports --no-cache
 
-test: lint
+# Only what has changed is built again; a link that leads nowhere fails.
+docs: packages
+	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m docs_site
+
+test: lint docs
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 
-test-all: lint
+test-all: lint docs
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -n $(PYTEST_JOBS) tests
 	$(MAKE) test-postgresql
 
@@ -59,7 +64,7 @@ audit: packages
 constraints:
 	@python=$$(scripts/find-python.sh) && exec "$$python" scripts/prepare.py constraints
 
-wheel: packages
+wheel: docs
 	rm -rf dist
 	$(PYTHON_IN_VENV) -m build --no-isolation --outdir dist
 

@@ -1,7 +1,8 @@
 """What the metadata in pyproject.toml cannot say: needs are those of requirements.txt, and files that are no Python.
 
-Templates, static files, examples and the browser libraries lie at the top of a checkout; a wheel holds them in
-``nniweb/bundled`` (nniweb/storage/own_files.py finds them in either place). The browser libraries come from npm.
+Templates, static files, examples, the documentation site and the browser libraries lie at the top of a checkout; a
+wheel holds them in ``nniweb/bundled`` (nniweb/storage/own_files.py finds them in either place). The browser libraries
+come from npm; ``make docs`` builds the site.
 """
 
 from pathlib import Path
@@ -33,7 +34,7 @@ class BuildWithFiles(build_py):
         if self.editable_mode:  # used where it lies: a checkout finds its files by itself
             return
         target = Path(self.build_lib) / "nniweb" / "bundled"
-        for source in [*files(ROOT, BUNDLED), *browser_files()]:
+        for source in [*files(ROOT, BUNDLED), *browser_files(), *docs_site()]:
             copy = target / source.relative_to(ROOT)
             self.mkpath(str(copy.parent))
             self.copy_file(str(source), str(copy), preserve_mode=False)
@@ -57,6 +58,14 @@ def browser_files():
                                  "the repository. Fetch them, then build again: make packages, or npm ci --omit=dev")
             found += here
     return found
+
+
+def docs_site():
+    """The documentation site's files. Its pages are linked from many others: without it, no wheel."""
+    if not (ROOT / "docs-site" / "index.html").is_file():
+        raise SetupError("docs-site is missing: the documentation site is no part of the repository. Build it, then "
+                         "build again: make docs")
+    return files(ROOT, ("docs-site/**/[!.]*",))
 
 
 def needs(list_file):

@@ -160,7 +160,8 @@ TEMPLATES: list[dict[str, Any]] = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.markdown", "nniweb.dashboard.what_to_type"],
+            "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.markdown", "nniweb.dashboard.what_to_type",
+                         "nniweb.dashboard.docs_links"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -299,11 +300,11 @@ if MCP:
     _needs_package("mcp", "NNIWEB_MCP", "mcp")
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "nniweb.http.authentication.TokenAuthentication",
-        "nniweb.http.authentication.SessionAuthentication",
+        "nniweb.http.callers.authentication.TokenAuthentication",
+        "nniweb.http.callers.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["nniweb.http.permissions.RolePermission"],
-    "DEFAULT_THROTTLE_CLASSES": ["nniweb.http.throttles.PersonThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["nniweb.http.callers.throttles.PersonThrottle"],
     "NUM_PROXIES": 0,  # the client's address is known already: nniweb.http.proxies
     "DEFAULT_RENDERER_CLASSES": ["nniweb.http.renderers.ExactJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["nniweb.http.parsers.JSONParser"],

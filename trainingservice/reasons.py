@@ -280,8 +280,9 @@ def _with_capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]) -> str:
-    return f"Waits for {count_of(asked)}: {_few_are_free(machine, free, held)}."
+def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]], memory: int = 0) -> str:
+    each = f" with {byte_size(memory)} left" if memory else ""
+    return f"Waits for {count_of(asked)}{each}: {_few_are_free(machine, free, held)}."
 
 
 def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
@@ -289,7 +290,10 @@ def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str
     for one in held:
         if one["jobs"]:
             more = " and others" if one["more"] else ""
-            parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}")
+            left = f" and has {byte_size(one['free_bytes'])} left" if one.get("free_bytes") else ""
+            parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}{left}")
+        elif "free_bytes" in one:
+            parts.append(f"GPU {one['gpu']} has {byte_size(one['free_bytes'])} left")
         elif one.get("fault"):
             parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}")
         else:

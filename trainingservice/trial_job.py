@@ -76,6 +76,11 @@ class GpuDemand:
     alone: bool = False
     #: An earlier attempt had a GPU of so many bytes for itself, and ran out of its memory: it needs a larger one.
     memory_above: int = 0
+    #: Bytes that it needs on each of its GPUs, so that other jobs may have the rest. 0: it has them as a whole, or
+    #: shares them by number, as ``maxTrialNumPerGpu`` says.
+    memory: int = 0
+    #: ``memory`` is learnt from other trials: what is known of it grows (``GpuBook.demand``).
+    learns: bool = False
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ def read_by_amd_smi(until: float, count_processes: bool = True) -> List[Dict[str
     if count_processes:
         for entry in _entries(ask([AMD_SMI, "process", "--json"], until), AMD_SMI):
             gpu = gpus.get(whole_number(str(entry.get("gpu"))) or 0)
-            for one in entry.get("process_list") or [] if gpu is not None else []:
+            for one in entry.get("process_list") or []:
                 process = one.get("process_info") if isinstance(one, dict) else None
-                if isinstance(process, dict):  # else: no running processes
+                if gpu is not None and isinstance(process, dict):  # else: no running processes
                     gpu["processes"] += 1
                     _add_memory(gpu, process)
     return sorted(gpus.values(), key=lambda gpu: int(gpu["index"]))
@@ -80,7 +80,7 @@ def _gpu_of(entry: Dict[str, Any]) -> int:
 def read_by_rocm_smi(until: float, count_processes: bool = True) -> List[Dict[str, Any]]:
     """As ``gpu_usage.read_gpus``."""
     cards = _cards(ask([ROCM_SMI, "--showuse", "--showmeminfo", "vram", "--showproductname", "--json"], until))
-    gpus = []
+    gpus: List[Dict[str, Any]] = []
     for name, card in cards.items():
         match = _CARD.fullmatch(name)
         if match is not None and isinstance(card, dict):

@@ -23,10 +23,11 @@ def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
     """One dict for each GPU: index, name, utilization (percent), memory_used and memory_total (bytes), processes.
 
     A field that the driver does not tell is None; ``processes`` is the number of compute processes that it
-    sees, which is a question of its own (else 0). Where they are, ``fault`` is one of contract.GPU_FAULTS, and
-    ``memory_errors`` the number of uncorrected errors since the driver was loaded. ``memory_of``, where it is told, is
-    the bytes of each process on it, by process id. Raises NoGpuReading. Blocks for as
-    long as the program takes, TIMEOUT seconds at most.
+    sees, which is a question of its own (else 0). Where they are: ``fault``, one of contract.GPU_FAULTS;
+    ``memory_errors``, the number of uncorrected errors since the driver was loaded; ``memory_of``, the bytes of each
+    process on it by process id; ``exclusive`` true, where the driver lets one process on it.
+
+    Raises NoGpuReading. Blocks for as long as the program takes, TIMEOUT seconds at most.
     """
     until = time.monotonic() + TIMEOUT
     program = next((name for name in _READERS if shutil.which(name) is not None), None)

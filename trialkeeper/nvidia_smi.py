@@ -17,7 +17,7 @@ _MIB = 1024 * 1024
 #: Always known. A name could hold a comma: it stands last.
 _FIELDS = ("index", "uuid", "utilization.gpu", "memory.used", "memory.total")
 #: Left out where the driver does not know them.
-_FURTHER = ("ecc.errors.uncorrected.volatile.total", "retired_pages.pending")
+_FURTHER = ("ecc.errors.uncorrected.volatile.total", "retired_pages.pending", "compute_mode")
 _NAME = "name"
 _UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
 _NO_HANDLE = re.compile(r"Unable to determine the device handle for (?:GPU|gpu) ?(\d+(?=:? ))?:? ?([0-9A-Fa-f:.]+): ")
@@ -89,6 +89,8 @@ def _parsed(text: str, fields: List[str]) -> Dict[str, Dict[str, Any]]:
             gpu["fault"] = fault
         if errors:
             gpu["memory_errors"] = errors
+        if known.get(_FURTHER[2], "").startswith("Exclusive"):
+            gpu["exclusive"] = True
         gpus[known["uuid"] if known["uuid"].startswith(("GPU-", "MIG-")) else "index %d" % index] = gpu
     return gpus
 

@@ -217,8 +217,13 @@ async def propose_more(tools, experiment, results, space, maximize, options, var
         return
     try:
         tried = await tools.call("propose", experiment=experiment, proposals=proposals)
-        if await hours_used(tools, experiment) + (tried["forecast"]["trial_hours"] or 0.0) > options.hours:
-            say(f"the leash of {options.hours:g} hours ends here")
+        forecast = tried["forecast"]
+        used_up = [f"{limit} of {budget['of']}" for budget in forecast["budgets"] for limit in budget["used_up"]]
+        if used_up:
+            say(f"used up: {', '.join(used_up)}")
+        is_too_long = await hours_used(tools, experiment) + (forecast["trial_hours"] or 0.0) > options.hours
+        if used_up or is_too_long:
+            say("the budget ends here" if used_up else f"the leash of {options.hours:g} hours ends here")
             await tools.call("propose", experiment=experiment, complete=True, dry_run=False)
             return
         await tools.call("propose", experiment=experiment, proposals=proposals, dry_run=False)

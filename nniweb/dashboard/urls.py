@@ -25,7 +25,7 @@ from nniweb.dashboard.experiment_tabs import (
     trials,
 )
 from nniweb.dashboard.home import experiment_list
-from nniweb.dashboard.reference import platforms, reasons
+from nniweb.dashboard.reference import platforms, reasons, unbuilt_docs
 from nniweb.dashboard.report import report_page
 
 EXPERIMENT = "experiments/<slug:public_id>"
@@ -69,6 +69,8 @@ urlpatterns = [
     path("usage/", usage.usage_page, name="usage"),
     path("reasons/", reasons.reasons, name="reasons"),
     path("platforms/", platforms.platforms, name="platforms"),
+    path("docs/", unbuilt_docs.first_page, name="docs"),
+    path("docs/<path:page>", unbuilt_docs.unbuilt_docs, name="docs-page"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/<slug:public_id>/", notifications.one_notification, name="notification"),
     path("api/docs/", api_pages.api_pages, name="api-pages"),

@@ -1,7 +1,8 @@
-"""Where the program's files lie that are no Python: templates, static files, browser libraries, examples.
+"""Where the program's files lie that are no Python: templates, static files, browser libraries, examples, documents.
 
 In a checkout they lie at its top; an installed package holds them in ``nniweb/bundled``, where setup.py puts them. Both
-have the same folders: ``templates``, ``static``, ``node_modules``, ``examples``. Standard library only.
+have the same folders: ``templates``, ``static``, ``node_modules``, ``examples``, ``docs``, ``docs-site``. Standard
+library only.
 """
 
 import os
@@ -17,6 +18,8 @@ _BUNDLED = _PACKAGE / "bundled"
 IS_INSTALLED = _BUNDLED.is_dir()
 #: The folder that holds ``templates``, ``static`` and the others.
 FOLDER = _BUNDLED if IS_INSTALLED else _PACKAGE.parent
+#: The documentation as a site. A checkout has it after ``make docs``, an installed package always.
+DOCS_SITE = FOLDER / "docs-site"
 #: The environment that ``make run`` makes in a checkout.
 _ENVIRONMENT = FOLDER / ".venv"
 #: What a person types before the name of a command, in the folder of a checkout, after ``make run``.

@@ -160,7 +160,7 @@ def test_the_agent_of_the_example_goes_on_after_it_was_killed(server: RunningSer
 
 @pytest.mark.slow
 def test_the_agent_makes_a_hundred_trials_through_three_kills_of_it_and_one_of_the_server(
-        server: RunningServer, make_server: Callable[..., RunningServer]) -> None:
+        make_server: Callable[..., RunningServer]) -> None:
     own = make_server({"NNIWEB_MCP": "1"}, name="hundred").start()
     leash = ("--trials", "100", "--url", f"{own.url}/mcp/")
     for ended in (10, 40, 70):
@@ -175,15 +175,16 @@ def test_the_agent_makes_a_hundred_trials_through_three_kills_of_it_and_one_of_t
 
 
 @pytest.mark.slow
-def test_the_agent_improves_the_digits_and_keeps_to_its_leash(server: RunningServer,
-                                                              make_server: Callable[..., RunningServer]) -> None:
+def test_the_agent_improves_the_digits_and_keeps_to_its_leash(make_server: Callable[..., RunningServer]) -> None:
     own = make_server({"NNIWEB_MCP": "1"}, name="digits").start()
-    program = agent(own, ROOT / "examples" / "digits", "--trials", "16")
+    program = agent(own, ROOT / "examples" / "digits", "--trials", "16", "--patches", str(AGENT.parent / "patches"))
     said, _ = program.communicate(timeout=500)
     assert program.returncode == 0, said
     [experiment] = own.get_all("experiments/", q="agent: ")
     trials = own.get_all(f"experiments/{experiment['id']}/trials/")
     assert len(trials) == 16
+    assert "is not used" not in said
+    assert len({trial["variant"]["sha256"] for trial in trials if trial["variant"]}) > 1
     assert max(trial["final_number"] for trial in trials) >= max(trial["final_number"] for trial in trials[:6])
     short = agent(own, ROOT / "examples" / "digits", "--trials", "50", "--hours", "0.0001", "--key", "short")
     said, _ = short.communicate(timeout=200)

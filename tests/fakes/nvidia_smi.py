@@ -80,7 +80,8 @@ def gpu_field(name: str, index: int, gpu: dict[str, Any]) -> str:
     """One column of ``--query-gpu``."""
     known = {"index": index, "uuid": uuid(index), "name": gpu["name"], "utilization.gpu": gpu["utilization"],
              "memory.used": gpu["memory_used"], "memory.total": gpu["memory_total"],
-             "ecc.errors.uncorrected.volatile.total": gpu.get("errors", 0), "retired_pages.pending": "No"}
+             "ecc.errors.uncorrected.volatile.total": gpu.get("errors", 0), "retired_pages.pending": "No",
+             "compute_mode": gpu.get("compute_mode", "Default")}
     if gpu.get("says") and name not in ("index", "uuid", "name"):
         return str(gpu["says"])
     return str(known.get(name, "[N/A]"))

@@ -78,6 +78,7 @@ class RayDashboard(HttpDouble):
             "node_id": "0" * 56, "node_ip": "127.0.0.1", "is_head_node": True, "state": "ALIVE", "node_name": "head",
             "resources_total": {"CPU": 16.0, "special": 2.0, "memory": 8.0 * 1024 ** 3, "node:127.0.0.1": 1.0}}]
         self.api_version = "4"
+        self.names_session = True  #: as newer versions do
         self.holds = False  #: no job is given room
         self.jobs: dict[str, Job] = {}
         self._lock = threading.RLock()
@@ -121,6 +122,7 @@ class RayDashboard(HttpDouble):
             self.kill_supervisor(job)
         self.jobs.clear()
         self.session = self.session[:-1] + str(int(self.session[-1]) + 1)
+        self.nodes[0]["node_id"] = self.session[-1] * 56
         self.start()
 
     # --- REST ------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ class RayDashboard(HttpDouble):
 
     def _version(self, request: Request) -> Answer:
         return Answer(200, {"version": self.api_version, "ray_version": "2.60.0", "ray_commit": "0" * 40,
-                            "session_name": self.session})
+                            **({"session_name": self.session} if self.names_session else {})})
 
     def _nodes(self, request: Request) -> Answer:
         rows = [{**row, "resources_total": row["resources_total"] if request.query.get("detail") == "true" else None}

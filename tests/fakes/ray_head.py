@@ -45,7 +45,7 @@ class RayHead:
         """``token``: with RAY_AUTH_MODE=token."""
         self._ray = [str(ray_python()), "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block"]
         self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
-        self._mark = f"NNI_TEST_RAY={uuid.uuid4().hex}"
+        self._mark = f"TEST_RAY_HEAD={uuid.uuid4().hex}"
         self.token, self._resources, self._gpus = token, resources, gpus
         self.port, self.dashboard_port = free_port(), free_port()
         self._started: list[subprocess.Popen[bytes]] = []
@@ -132,8 +132,7 @@ class RayHead:
     def _run(self, name: str, *arguments: str) -> None:
         own, value = self._mark.split("=")
         environment = {key: text for key, text in os.environ.items() if not key.startswith(("RAY_", "NNI"))}
-        environment |= {own: value, "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0",
-                        "RAY_DASHBOARD_DISABLE": "0", "no_proxy": "*"}
+        environment |= {own: value, "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
         if self.token:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
         with open(self.folder / f"{name}.out", "ab") as out:

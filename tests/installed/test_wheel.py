@@ -6,6 +6,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+from docs_site.build import built_site
 
 from tests.installed.wheel_build import ROOT, build_output, copy_checkout
 
@@ -22,6 +23,9 @@ def test_the_wheel_holds_the_packages_all_files_of_the_pages_and_the_browser_lib
             "swagger-ui-dist/swagger-ui-bundle.js", "swagger-ui-dist/swagger-ui.css",
             "swagger-ui-dist/LICENSE"} <= libraries
     assert "nniweb/bundled/examples/quadratic/trial.py" in held
+    site = {f"nniweb/bundled/docs-site/{path.relative_to(built_site())}" for path in built_site().rglob("[!.]*")
+            if path.is_file()}
+    assert site == {name for name in held if "docs-site" in name}
     assert not [name for name in held if name.endswith((".map", ".pyc")) or "tests/" in name]
 
 
@@ -36,6 +40,17 @@ def test_the_wheel_brings_the_command_its_needs_and_the_extras(wheel: Path) -> N
     assert {"Provides-Extra: scale", "Provides-Extra: tuners", "Provides-Extra: azure", "Provides-Extra: oidc",
             "Provides-Extra: tensorboard", "Provides-Extra: s3"} \
         <= set(metadata)
+
+
+@pytest.mark.slow
+def test_without_the_documentation_site_no_wheel_is_built_and_a_sentence_says_what_to_do(tmp_path: Path) -> None:
+    checkout = copy_checkout(tmp_path / "nniweb")
+    shutil.rmtree(checkout / "docs-site")
+    done = build_output(checkout, tmp_path / "dist")
+    assert done.returncode != 0
+    assert "docs-site is missing" in done.stdout
+    assert "make docs" in done.stdout
+    assert list((tmp_path / "dist").glob("*.whl")) == []
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
+from docs_site.build import built_site
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,9 @@ PARTS = ("nniweb", "trainingservice", "trialkeeper", "hydra_plugins", "templates
 
 
 def copy_checkout(folder: Path) -> Path:
-    """A copy of the checkout without what building leaves behind; the browser libraries are linked."""
+    """A copy of the checkout without what building leaves behind, and with the documentation site; the browser
+    libraries are linked.
+    """
     folder.mkdir()
     skip = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     for name in PARTS:
@@ -30,6 +33,7 @@ def copy_checkout(folder: Path) -> Path:
             shutil.copytree(ROOT / name, folder / name, ignore=skip)
         else:
             shutil.copy(ROOT / name, folder)
+    shutil.copytree(built_site(), folder / "docs-site")
     (folder / "node_modules").symlink_to((ROOT / "node_modules").resolve())
     return folder
 

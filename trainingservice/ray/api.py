@@ -1,6 +1,6 @@
 """The calls to a Ray cluster's dashboard: its Jobs API, and the nodes of its state API.
 
-Paths, answers and words are those of Ray's own ``dashboard/modules/job`` (version 4 of the API, Ray 2.4 and later).
+Paths, answers and words are those of Ray's own ``dashboard/modules/job`` (version 4 of the API).
 What the agent behind the dashboard refuses comes as HTTP 500 with a traceback in newer versions, and as 400 in older
 ones, so refusals are told apart by their text.
 """
@@ -108,23 +108,30 @@ class RayApi:
         return self._object(self._ok(self._call("GET", "api/version", timeout=timeout)))
 
     def session(self) -> str:
-        """Changes when the head is started without the memory of the last one; "" where it is not told."""
-        return str(self.version().get("session_name") or "")
+        """Changes when the head is started without the memory of the last one.
+
+        Versions that do not name their session have the id of the head node, which changes with each start of a head.
+        """
+        return str(self.version().get("session_name") or "") or next(
+            (str(row.get("node_id")) for row in self._node_rows(TIMEOUT) if row.get("is_head_node")), "")
 
     def nodes(self, timeout: tuple[float, float] = TIMEOUT) -> list[dict[str, float]]:
         """What each living node has in all (CPU, GPU, memory in bytes, custom resources)."""
+        return [{str(name): float(amount) for name, amount in row["resources_total"].items()
+                 if isinstance(amount, int | float)}
+                for row in self._node_rows(timeout) if isinstance(row.get("resources_total"), dict)]
+
+    # --- how -------------------------------------------------------------------------------
+
+    def _node_rows(self, timeout: tuple[float, float]) -> list[dict[str, Any]]:
+        """The living nodes, as the cluster describes them."""
         answer = self._call("GET", "api/v0/nodes", query={"detail": "true", "limit": MOST_NODES}, timeout=timeout)
         data = self._object(self._ok(answer)).get("data")
         found = data.get("result") if isinstance(data, dict) else None
         rows = found.get("result") if isinstance(found, dict) else None
         if not isinstance(rows, list):
             raise TemporaryError(f"{self.where} answered the request for its nodes without a list.")
-        return [{str(name): float(amount) for name, amount in row["resources_total"].items()
-                 if isinstance(amount, int | float)}
-                for row in rows if isinstance(row, dict) and row.get("state") == "ALIVE"
-                and isinstance(row.get("resources_total"), dict)]
-
-    # --- how -------------------------------------------------------------------------------
+        return [row for row in rows if isinstance(row, dict) and row.get("state") == "ALIVE"]
 
     def _call(self, method: str, path: str, document: Mapping[str, Any] | None = None, *,
               query: Mapping[str, Any] | None = None, timeout: tuple[float, float] = TIMEOUT) -> RestAnswer:

@@ -39,7 +39,7 @@ def _cluster(api: RayApi, options: RayTrialOptions | None, timeout: tuple[float,
     version = whole_number(str(told.get("version") or ""))
     if version is None or version < LEAST_VERSION:
         yield RehearsalFinding("version", False, f"{api.where} has version {shown(told.get('version'))} of the Jobs "
-                                                 f"API, and {LEAST_VERSION} is needed. Upgrade Ray to 2.4 or later.")
+                                                 f"API, and {LEAST_VERSION} is needed. Upgrade Ray to 2.9 or later.")
         return
     api.job(_NO_JOB, timeout)
     yield RehearsalFinding("rights", True, "The cluster lets this server submit jobs and ask about them.")

@@ -70,6 +70,7 @@ class RayTrainingService(PollingTrainingService):
     platform: ClassVar[str] = "ray"
     settings_model: ClassVar[type[ClusterSettings]] = RayClusterSettings
     options_model: ClassVar[type[TrialOptions]] = RayTrialOptions
+    takes_variants: ClassVar[bool] = True
     keeps_ended_jobs: ClassVar[bool] = True
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 15.0)
     lost_after: ClassVar[float] = LOST_AFTER

@@ -68,7 +68,7 @@ RULES: dict[str, str] = {
     "test_two_nodes_of_a_trial_meet_and_rank_0_alone_reports":
         "Where the options are NodeOptions and the platform has room, a trial has one keeper on each node with the "
         "job's node, MASTER_ADDR leads to rank 0, and only rank 0's journal is the attempt's. platform_state has the "
-        "ranks.",
+        "ranks. Where takes_variants is True, each node has the trial's changes to the code.",
     "test_a_rank_that_fails_ends_the_trial_and_is_named":
         "A rank that fails ends all, and the job is FAILED with the reason rank_failed when no rank runs any more. "
         "trial_of_ranks decides it; the platform carries out what it says must be ended.",

@@ -19,11 +19,10 @@ from nniweb.experiments.budgets.ledger_sums import entries_of
 from nniweb.experiments.budgets.visible import seen_by, visible_budgets, visible_entries
 from nniweb.experiments.downloads.export import csv_text, harmless_cell
 from nniweb.experiments.models import LedgerEntry, User
-from nniweb.http.attachment import as_attachment
+from nniweb.http.attachment import as_attachment, sent
 from nniweb.http.fields import Query
 from nniweb.http.permissions import signed_in_user
 from nniweb.http.renderers import ExactJSONRenderer
-from nniweb.http.streaming import sent
 
 #: Rows of one piece of a file.
 _AT_ONCE = 500

@@ -11,11 +11,10 @@ from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialFilters, filtered
 from nniweb.experiments.downloads.export import csv_pieces, json_pieces
 from nniweb.experiments.models import Experiment
-from nniweb.http.attachment import as_attachment
+from nniweb.http.attachment import as_attachment, sent
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField
 from nniweb.http.renderers import ExactJSONRenderer
-from nniweb.http.streaming import sent
 
 #: Ids that an address holds; where there are more, tag them and export by tag.
 MOST_IDS = 500

@@ -7,14 +7,21 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from nniweb.api.clusters.platforms import document
-from trainingservice.platforms import broken_platforms, load_platform, platform_names
+from trainingservice.platforms import BUILT_IN, broken_platforms, load_platform, platform_names
 
 
 @require_GET
 def platforms(request: HttpRequest) -> HttpResponse:
     found = [document(load_platform(name)) for name in platform_names()]
     return render(request, "dashboard/platforms.html", {
-        "platforms": [{**platform, "traits": traits(platform)} for platform in found], "broken": broken_platforms()})
+        "platforms": [{**platform, "traits": traits(platform), "page": page_of(platform["name"])}
+                      for platform in found],
+        "broken": broken_platforms()})
+
+
+def page_of(name: str) -> str:
+    """The page of the documentation; "" of a platform that comes from elsewhere."""
+    return f"platforms/{name}" if name in BUILT_IN else ""
 
 
 def traits(platform: dict[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from nniweb.dashboard.reference.reason_docs import DOCS_OF
 from trainingservice.reasons import CODES, OF_CLUSTERS, OF_PLATFORMS
 
 #: Heading -> what to do about reasons of this kind.
@@ -18,6 +19,16 @@ _OF_JOBS = ("Jobs on a platform", (
 _OF_PLACES = ("Clusters and machines", (
     "Something keeps a whole platform or one of its machines from working. Running trials continue where they can. "
     "Test on the cluster's page says which part fails; Settings there changes addresses and credentials."))
+
+#: Where the documentation goes on, as words and page with section.
+_DOCS = {
+    _OF_TRIALS: (("Why does it wait?", "how-to-debug#a-trial-waits"),
+                 ("Why did it fail?", "how-to-debug#a-trial-failed"),
+                 ("Why are there no trials?", "how-to-debug#an-experiment-has-no-trials")),
+    _OF_JOBS: (("What the platform says", "how-to-debug#asking-the-platform"),),
+    _OF_PLACES: (("Setting up clusters", "clusters#in-the-form"),
+                 ("When one of several clusters fails", "several-clusters#when-a-cluster-fails")),
+}
 
 
 def section_of(code: str) -> tuple[str, str]:
@@ -33,9 +44,9 @@ def address_of(code: str) -> str:
 @require_GET
 def reasons(request: HttpRequest) -> HttpResponse:
     """All codes by section, in the order of the alphabet."""
-    sections: dict[tuple[str, str], list[tuple[str, str]]] = {
+    sections: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         _OF_TRIALS: [], _OF_JOBS: [], _OF_PLACES: []}
     for code in sorted(CODES):
-        sections[section_of(code)].append((code, CODES[code].meaning))
+        sections[section_of(code)].append((code, CODES[code].meaning, DOCS_OF.get(code, "")))
     return render(request, "dashboard/reasons.html", {
-        "sections": [(heading, advice, codes) for (heading, advice), codes in sections.items()]})
+        "sections": [(*section, _DOCS[section], codes) for section, codes in sections.items()]})

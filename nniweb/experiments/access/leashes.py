@@ -1,7 +1,7 @@
 """Leashes of tokens: what a token may do besides what its scope says, for programs that search on their own.
 
-Which address needs which role is in ``nniweb.http.leash_table``. Here is what depends on the thing asked for: the
-clusters, and whether the leash still holds.
+Which address needs which role is in ``nniweb.http.callers.leash_table``. Here is what depends on the thing asked for:
+the clusters, and whether the leash still holds.
 """
 
 from __future__ import annotations

@@ -8,11 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from django.db.models import Q
-
 from nniweb.experiments.budgets.attempt_costs import millionths
 from nniweb.experiments.budgets.concerned import Held, budgets_for, budgets_of
-from nniweb.experiments.budgets.ledger_sums import sum_of
+from nniweb.experiments.budgets.ledger_sums import sum_of_experiments
 from nniweb.experiments.budgets.spending import Spending, Unit, money_for
 from nniweb.experiments.budgets.standing import Standing, attempts_under_way, running_spending, standing
 from nniweb.experiments.models import Budget, Cluster, Experiment, Price, User
@@ -55,7 +53,7 @@ def forecast(experiment: Experiment, now: datetime) -> Forecast:
     """Of an experiment that was launched. Its retries are in the mean of its trials."""
     own_attempts = attempts_under_way([Held(Budget(experiment=experiment))])
     running = sum((running_spending(costs, now) for costs in own_attempts), Spending())
-    used, _ = sum_of(Q(experiment_id=experiment.pk))
+    used = sum_of_experiments([experiment.pk])
     helds = budgets_of(experiment)
     under_way = attempts_under_way(helds)
     budgets = [standing(one, now, under_way) for one in helds]
@@ -80,7 +78,7 @@ def forecast_launch(owner: User, group: int | None, token: int | None, *, comman
     budgets = [standing(one, now, under_way) for one in helds]
     earlier = list(Experiment.objects.filter(owner=owner, trial_command=command, deleted_at=None).order_by(
         "-created_at").values_list("pk", flat=True)[:_EARLIER])
-    seen = sum_of(Q(experiment_id__in=earlier))[0] if earlier else Spending()
+    seen = sum_of_experiments(earlier)
     seconds: float | None = None
     basis: Basis | None = None
     if seen.trials:

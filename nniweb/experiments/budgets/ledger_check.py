@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
 from nniweb.experiments.budgets.ledger import measured
-from nniweb.experiments.budgets.ledger_sums import entries_of, kept_spending, sum_of
+from nniweb.experiments.budgets.ledger_sums import kept_spending, sum_for
 from nniweb.experiments.budgets.spending import money_for
 from nniweb.experiments.models import Attempt, BudgetUse, LedgerEntry
 from nniweb.experiments.models.limits import MICROS, MILLISECONDS_PER_HOUR, month_of
@@ -78,7 +78,7 @@ def _rows_that_differ() -> Iterator[str]:
                 yield from _row_that_differs(row, attempt)
 
 
-def _row_that_differs(row: LedgerEntry, attempt: dict[str, Any]) -> Iterator[str]:
+def _row_that_differs(row: LedgerEntry, attempt: Mapping[str, Any]) -> Iterator[str]:
     if attempt["stage"] != Attempt.Stage.ENDED:
         yield f"The ledger has {row.job_name}, which has not ended."
         return
@@ -111,7 +111,7 @@ def _attempts_without_a_row() -> Iterator[str]:
 def _sums_that_differ() -> Iterator[str]:
     for kept in BudgetUse.objects.select_related(
             "budget__user", "budget__group", "budget__token", "budget__experiment").order_by("pk"):
-        computed, _ = sum_of(entries_of(kept.budget, kept.person, kept.month) & Q(pk__lte=kept.counted_to))
+        computed, _ = sum_for(kept.budget, kept.person, kept.month, up_to=kept.counted_to)
         if computed != kept_spending(kept):
             yield (f"The kept sum of the {kept.budget} ({kept.month or 'total'}) is {asdict(kept_spending(kept))}, and "
                    f"{asdict(computed)} is computed.")

@@ -339,6 +339,10 @@ class ExperimentDocument(SettingsModel):
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. 0: trials see no GPUs. If left out, GPUs are not "
                                          "managed.")
+    gpu_memory: Literal["auto", "whole"] | Annotated[Megabytes, Field(ge=1, le=MOST)] | None = Field(
+        None, description="How much memory a trial needs on each of its GPUs, so that several share one: a size such "
+                          "as 6GB, auto (learnt from trials that have ended) or whole (default: trials share GPUs only "
+                          "by maxTrialNumPerGpu). For local and SSH machines. See docs/gpus.md. (Not in NNI.)")
     max_experiment_duration: Duration | None = Field(
         None, description="The experiment ends after this time: 30s, 10m, 1.5h, 1h30m, 2d, or whole seconds.")
     max_trial_number: int | None = Field(

@@ -234,6 +234,7 @@ class _Reading:
             multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
+            gpu_memory=None if document.gpu_memory == "whole" else document.gpu_memory,
             max_experiment_duration=document.max_experiment_duration,
             max_trial_number=document.max_trial_number,
             max_trial_duration=document.max_trial_duration,

@@ -41,6 +41,7 @@ def resolved_document(settings: ExperimentSettings) -> dict[str, Any]:
         "multiPhase": settings.multi_phase or None,
         "trialConcurrency": settings.trial_concurrency,
         "trialGpuNumber": settings.trial_gpu_number,
+        "gpuMemory": settings.gpu_memory,
         "maxExperimentDuration": _duration(settings.max_experiment_duration),
         "maxTrialNumber": settings.max_trial_number,
         "maxTrialDuration": _duration(settings.max_trial_duration),

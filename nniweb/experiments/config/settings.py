@@ -106,6 +106,8 @@ class ExperimentSettings(BaseModel):
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None
+    #: Megabytes that a trial needs on each of its GPUs, or "auto"; None: GPUs as a whole.
+    gpu_memory: int | Literal["auto"] | None = None
     max_experiment_duration: int | None = None
     max_trial_number: int | None = None
     max_trial_duration: int | None = None

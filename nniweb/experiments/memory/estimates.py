@@ -49,14 +49,16 @@ def model_of(experiment_pk: int, monotonic: float | None = None) -> MemoryModel 
     rows = list(Attempt.objects.filter(
         Q(gpu_peak__isnull=False) & _TELLING | Q(out_of_memory=contract.GPU_MEMORY), trial__experiment=experiment_pk,
         stage=Attempt.Stage.ENDED).order_by("-pk").values_list(
-            "pk", "trial", "gpu_peak", "out_of_memory", "gpu_alone", "gpu_total")[:MOST])
+            "pk", "trial", "gpu_peak", "out_of_memory", "gpu_alone", "gpu_total", "gpu_memory")[:MOST])
+    # the newest of each trial: what it had alone says more than that it ran out before
+    rows = list({row[1]: row for row in reversed(rows)}.values())
     attempts = tuple(row[0] for row in rows)
     if known is None or known.attempts != attempts:
         given = dict(TrialParameters.objects.filter(trial__in={row[1] for row in rows}, index=0).values_list(
             "trial", "value"))
         known = _Known(now, attempts, fit([
-            Seen(_parameters(given.get(trial)), _least(peak, memory, alone, total), bool(memory))
-            for _, trial, peak, memory, alone, total in reversed(rows)]))
+            Seen(_parameters(given.get(trial)), _least(peak, memory, total if alone else held), bool(memory))
+            for _, trial, peak, memory, alone, total, held in rows]))
     known.looked_at = now
     with _lock:
         _models[experiment_pk] = known
@@ -66,9 +68,9 @@ def model_of(experiment_pk: int, monotonic: float | None = None) -> MemoryModel 
     return known.model
 
 
-def _least(peak: int | None, memory: str | None, alone: bool | None, total: int | None) -> int:
-    """Bytes that the attempt had, and where it ran out, at least needed."""
-    return max(peak or 0, total or 0) if memory and alone else peak or 0
+def _least(peak: int | None, memory: str | None, had: int | None) -> int:
+    """Bytes that the attempt needed, and where it ran out, at least. ``had``: that it could have."""
+    return max(peak or 0, had or 0) if memory else peak or 0
 
 
 def predicted(experiment_pk: int, parameters: Any) -> Prediction | None:

@@ -257,6 +257,8 @@ class Attempt(models.Model):
     gpu_indices = models.JSONField(null=True)
     #: Those GPUs take no other job: an earlier attempt of the trial ran out of their memory.
     gpu_alone = models.BooleanField(null=True, editable=False)
+    #: Bytes that it holds of each of those GPUs, beside others; None: it holds all, or shares them by number.
+    gpu_memory = models.BigIntegerField(null=True, editable=False)
     #: What it ran out of, "gpu" or "main"; None where it did not. And the bytes of the smallest of its GPUs then.
     out_of_memory = models.CharField(max_length=4, null=True, editable=False)  # noqa: DJ001  most have none
     gpu_total = models.BigIntegerField(null=True, editable=False)

@@ -19,7 +19,7 @@ OpCode = tuple[str, int, int, int, int]
 
 @dataclass(frozen=True)
 class DiffLine:
-    """``kind``: "hunk" (a line that says where), "context", "added", "removed" or "note"."""
+    """``kind``: "hunk" (a line that says where), "context", "added", "removed" or "no-newline"."""
 
     kind: str
     text: str
@@ -86,7 +86,7 @@ def diff_text(shown: Sequence[ChangedFileShown]) -> str:
     return "".join(pieces)
 
 
-_SIGNS = {"hunk": "", "context": " ", "added": "+", "removed": "-", "note": "\\ "}
+_SIGNS = {"hunk": "", "context": " ", "added": "+", "removed": "-", "no-newline": "\\ "}
 
 
 def _mode(executable: bool) -> str:
@@ -130,7 +130,7 @@ def _of_kind(kind: str, lines: Sequence[str]) -> Iterator[DiffLine]:
     for line in lines:
         yield DiffLine(kind, line.removesuffix("\n"))
         if not line.endswith("\n"):
-            yield DiffLine("note", "No newline at end of file")
+            yield DiffLine("no-newline", "No newline at end of file")
 
 
 def _range(start: int, end: int) -> str:

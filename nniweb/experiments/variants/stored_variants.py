@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -59,18 +60,19 @@ def content_of(variant: CodeVariant) -> VariantContent:
 
 def for_platforms(variant: CodeVariant) -> VariantFile:
     """The variant as a form has it: with a path on this machine. Where the storage is elsewhere it is fetched into the
-    data folder. Raises OSError.
+    data folder. Where there is no file (any more) there is none at the path, and whoever reads it says so.
     """
     try:
         return VariantFile(Path(default_storage.path(variant.storage_path)), variant.sha256)
     except NotImplementedError:
         copy = settings.DATA_FOLDER / "cache" / Path(variant.storage_path).name
-        if not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            draft = copy.with_suffix(".draft")
-            with default_storage.open(variant.storage_path) as source:
-                draft.write_bytes(source.read())
-            put_in_place(str(draft), str(copy))
+        if not copy.exists() and variant.removed_at is None:
+            with contextlib.suppress(OSError):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                draft = copy.with_suffix(".draft")
+                with default_storage.open(variant.storage_path) as source:
+                    draft.write_bytes(source.read())
+                put_in_place(str(draft), str(copy))
         return VariantFile(copy, variant.sha256)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from nniweb.client.errors import Refused
 from nniweb.mcp_server.rest import Rest
+from nniweb.mcp_server.tools.forecasts import BudgetLine, budget_line
 from nniweb.mcp_server.tools.tool import Answer, Arguments
 
 #: Rows of one answer.
@@ -27,18 +28,6 @@ class Usage(Answer):
     waiting: int
     gpus: int
     gpu_hours: float
-
-
-class BudgetLine(Answer):
-    """A budget, in hours, trials and money."""
-
-    of: Annotated[str, Field(description="Whose budget it is, such as: token agent.")]
-    period: str
-    begins_anew: str | None
-    limits: dict[str, float]
-    used: Annotated[dict[str, float], Field(description="By what has ended and what runs.")]
-    left: dict[str, float]
-    used_up: Annotated[list[str], Field(description="Limits of which nothing is left: no trial starts.")]
 
 
 class Budget(Answer):
@@ -65,7 +54,7 @@ async def budget(rest: Rest, _given: BudgetArguments) -> Budget:
     budgets = await _listed(rest, "budgets/")
     return Budget.model_validate({
         **account, "user": account["username"], "usage": usage, "quotas": quotas,
-        "budgets": None if budgets is None else [line_of(document) for document in budgets]})
+        "budgets": None if budgets is None else [budget_line(document) for document in budgets]})
 
 
 async def _listed(rest: Rest, path: str) -> list[dict[str, Any]] | None:
@@ -77,14 +66,3 @@ async def _listed(rest: Rest, path: str) -> list[dict[str, Any]] | None:
             raise
         return None
     return rows
-
-
-def line_of(document: dict[str, Any]) -> BudgetLine:
-    """A budget of REST in few words."""
-    of = next((f"{kind} {document[name]}" for kind, name in (
-        ("user", "user"), ("group", "group"), ("token", "token_name"), ("experiment", "experiment"))
-        if document[name] is not None), "each person")
-    units = document["left"].keys()
-    return BudgetLine.model_validate({
-        **document, "of": of, "limits": {unit: document[unit] for unit in units},
-        "used": {unit: document["used"][unit] + document["running"][unit] for unit in units}})

@@ -57,6 +57,8 @@ class World:
                    "clusters": trial.experiment.cluster.public_id, "notifications": values["rule_id"],
                    "tensorboard": values["board_id"]}
         part = address.split("/")[1]
+        if part == "docs":
+            values["page"] = "no-such-page.html"  # those that are there are files, as styles and scripts
         if part in of_part:
             values["public_id"] = of_part[part]
         if address.startswith("/admin/"):

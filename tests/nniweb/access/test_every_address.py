@@ -59,7 +59,7 @@ def test_nobody_who_is_not_signed_in_gets_anything_but_ways_to_sign_in() -> None
     let_in = {call.address for call, (anonymous, *_) in the_table().items() if anonymous not in kept_out}
     assert let_in == {"/sign-in/", "/sign-in/<secret>/", "/sign-in/single-sign-on/", "/sign-in/single-sign-on/back/",
                       "/password-reset/", "/password-reset/asked/", "/password-reset/<uidb64>/<token>/", "/healthz",
-                      "/readyz", "/csp-report/"}
+                      "/readyz", "/csp-report/", "/docs/", "/docs/<page>"}
 
 
 def test_strangers_find_nothing_and_viewers_change_nothing() -> None:

@@ -185,8 +185,10 @@ def test_while_the_head_is_away_nothing_is_believed_dead(bench, head, lasting):
     bench.wait_for_end(service, form)
 
 
-def test_a_head_without_memory_loses_its_jobs_after_a_while(bench, head, lasting, monkeypatch):
+@pytest.mark.parametrize("names_session", [True, False])
+def test_a_head_without_memory_loses_its_jobs_after_a_while(bench, head, lasting, monkeypatch, names_session):
     form, starts, _ = lasting
+    head.names_session = names_session
     service = bench.open_service()
     service.submit_trial_job(form)
     bench.wait_for_file(starts)
