@@ -13,7 +13,7 @@ help:
 	@echo "make test         install what the tests need, then run the linters and the tests"
 	@echo "make test-all     run the linters and all tests, the slow ones and PostgreSQL too; for a change that is finished"
 	@echo "make test-postgresql  run the tests of the server on PostgreSQL instead of SQLite"
-	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (40 min)"
+	@echo "make chaos        run each row of the kill table five times and write the table into docs/reliability.md (50 min)"
 	@echo "make bench        run all benchmarks and compare them with their targets (half an hour; on an idle machine)"
 	@echo "make audit        look up known vulnerabilities of the Python packages (asks the Python Package Index)"
 	@echo "make docs         build the documentation site (docs-site), which the server has at /docs/"

@@ -127,9 +127,10 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "nniweb.middleware.static_files.StaticFilesMiddleware",
-    "nniweb.http.private_answers.PrivateAnswersMiddleware",
+    "nniweb.middleware.private_answers.PrivateAnswersMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "nniweb.middleware.dry_runs.DryRunsMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "nniweb.experiments.access.request_actor.WhoAsksMiddleware",
@@ -299,11 +300,11 @@ if MCP:
     _needs_package("mcp", "NNIWEB_MCP", "mcp")
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "nniweb.http.authentication.TokenAuthentication",
-        "nniweb.http.authentication.SessionAuthentication",
+        "nniweb.http.callers.authentication.TokenAuthentication",
+        "nniweb.http.callers.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["nniweb.http.permissions.RolePermission"],
-    "DEFAULT_THROTTLE_CLASSES": ["nniweb.http.throttles.PersonThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["nniweb.http.callers.throttles.PersonThrottle"],
     "NUM_PROXIES": 0,  # the client's address is known already: nniweb.http.proxies
     "DEFAULT_RENDERER_CLASSES": ["nniweb.http.renderers.ExactJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["nniweb.http.parsers.JSONParser"],

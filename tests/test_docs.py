@@ -17,11 +17,12 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rg
 PLATFORMS = platform_names()
 #: Of each platform, what the tests have on its other side: a word of a program's module that its conformance suite, or
 #: what that imports, starts.
-REAL_PROGRAMS = {"remote": "tests.fakes.ssh_machine", "slurm": "tests.fakes.slurm_cluster"}
+REAL_PROGRAMS = {"ray": "tests.fakes.ray_head", "remote": "tests.fakes.ssh_machine",
+                 "slurm": "tests.fakes.slurm_cluster"}
 DOUBLES = {"kubernetes": "kubernetes.under_test", "kubeflow": "kubernetes.under_test",
            "frameworkcontroller": "kubernetes.under_test", "adl": "kubernetes.under_test",
            "openpai": "openpai.cluster", "dlts": "dlts_dashboard", "azureml": "azureml_workspace",
-           "command": "tiny_scheduler"}
+           "command": "tiny_scheduler", "ray": "ray_dashboard"}
 
 
 def name_of(page: object) -> str:

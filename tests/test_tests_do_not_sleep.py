@@ -24,6 +24,8 @@ ALLOWED: dict[tuple[str, str], str] = {
      "test_nothing_is_lost_while_postgresql_and_redis_are_away"): BEHAVIOUR,
     ("fakes/kubernetes/node.py", "_run_container"): PROGRAM,
     ("fakes/nvidia_smi.py", "main"): PROGRAM,
+    ("fakes/ray_head.py", "stop"): POLLS,
+    ("fakes/ray_head.py", "wait"): POLLS,
     ("fakes/scripted_keeper_server.py", "handle"): PROGRAM,
     ("fakes/slurm_cluster.py", "_wait"): POLLS,
     ("fakes/ssh_machine.py", "start"): POLLS,

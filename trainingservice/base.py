@@ -131,6 +131,9 @@ class TrainingService(abc.ABC):
     shares_code_folder: ClassVar[bool] = False
     #: True where code is shipped as an archive, so that its size limits apply.
     ships_code: ClassVar[bool] = True
+    #: True where a trial may have files of its own instead of those of the experiment's code (``variant`` of the form):
+    #: the platform then gives it a copy of the code archive, and its keeper ``job_document``.
+    takes_variants: ClassVar[bool] = False
     #: True where each trial runs under a keeper that reports to the host, as all do that ``PollingTrainingService``
     #: starts. False: the service runs the commands itself, tells metrics to its listeners only, and what it says of a
     #: job decides how the trial ends. The host then waits for no keeper, and stores nothing of what a trial prints.

@@ -38,6 +38,7 @@ BUILT_IN: dict[str, str] = {
     "command": "trainingservice.command.service:CommandTrainingService",
     "dlts": "trainingservice.dlts.service:DltsTrainingService",
     "openpai": "trainingservice.openpai.service:OpenPaiTrainingService",
+    "ray": "trainingservice.ray.service:RayTrainingService",
     "remote": "trainingservice.remote.service:RemoteTrainingService",
     "slurm": "trainingservice.slurm.service:SlurmTrainingService",
 }
@@ -246,7 +247,8 @@ def _is_of(value: object, kind: type) -> bool:
 _ATTRIBUTES: dict[str, tuple[type, str]] = {
     "platform": (str, "a text"), "settings_model": (ClusterSettings, "a subclass of ClusterSettings"),
     "options_model": (TrialOptions, "a subclass of TrialOptions"), "shares_code_folder": (bool, "True or False"),
-    "ships_code": (bool, "True or False"), "keepers_report": (bool, "True or False"),
+    "ships_code": (bool, "True or False"), "takes_variants": (bool, "True or False"),
+    "keepers_report": (bool, "True or False"),
     "needs_public_url": (bool, "True or False"), "pinned_to_host": (bool, "True or False"),
     "suspends_jobs": (bool, "True or False"), "continues_jobs": (bool, "True or False"),
     "metadata_keys": (dict, "a dictionary"), "secret_metadata_keys": (frozenset, "a frozenset"),

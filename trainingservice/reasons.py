@@ -226,7 +226,8 @@ def _quota_too_small(whose: Mapping[str, str], most: int, asked: int) -> str:
             "start. Lower trialGpuNumber in a new experiment, or ask an administrator to raise the limit.")
 
 
-def _whose_budget(kind: str, name: str) -> str:
+def whose_budget(kind: str, name: str) -> str:
+    """Of the arguments of a reason, in words."""
     return {"person": f"the budget of {name}", "each_person": "the budget that each person has",
             "group": f"the budget of the group {name}", "token": f"the budget of the token {name}",
             "experiment": f"the budget of the experiment {name}"}[kind]
@@ -242,7 +243,7 @@ def _of_budget(unit: str, most: float, period: str) -> str:
 
 
 def _budget(whose: Mapping[str, str], unit: str, most: float, left: float, period: str, again: str) -> str:
-    return (f"Waits for {_whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
+    return (f"Waits for {whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
             f"{left:g} {'is' if unit == 'money' else 'are'} left. "
             + (f"It begins anew on {again} (UTC). " if again else "") + _WHO_RAISES[whose["kind"] == "experiment"])
 
@@ -252,7 +253,7 @@ _WHO_RAISES = ("An administrator can raise it.", "Whoever may change the experim
 
 
 def _no_budget(whose: Mapping[str, str], unit: str, period: str) -> str:
-    return _with_capital(f"{_whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
+    return _with_capital(f"{whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
                          f"{' in any month' if period == 'month' else ''}, so no trial could ever start. Ask an "
                          "administrator to raise it.")
 
@@ -279,8 +280,9 @@ def _with_capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]) -> str:
-    return f"Waits for {count_of(asked)}: {_few_are_free(machine, free, held)}."
+def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]], memory: int = 0) -> str:
+    each = f" with {byte_size(memory)} left" if memory else ""
+    return f"Waits for {count_of(asked)}{each}: {_few_are_free(machine, free, held)}."
 
 
 def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
@@ -288,7 +290,10 @@ def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str
     for one in held:
         if one["jobs"]:
             more = " and others" if one["more"] else ""
-            parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}")
+            left = f" and has {byte_size(one['free_bytes'])} left" if one.get("free_bytes") else ""
+            parts.append(f"GPU {one['gpu']} is held by {', '.join(one['jobs'])}{more}{left}")
+        elif "free_bytes" in one:
+            parts.append(f"GPU {one['gpu']} has {byte_size(one['free_bytes'])} left")
         elif one.get("fault"):
             parts.append(f"GPU {one['gpu']} {_GPU_FAULTS[one['fault']]}")
         else:
@@ -368,6 +373,15 @@ def _some_machines(machines: list[Mapping[str, Any]], bad: int, count: int) -> s
     each = [f"{one['machine']}: {str(one['said']).rstrip('. ')}" for one in machines]
     more = [f"and {bad - len(machines)} more"] if bad > len(machines) else []
     return f"{bad} of {count} machines cannot be used ({'; '.join([*each, *more])})."
+
+
+_NO_VARIANTS = {
+    "not_permitted": "This experiment takes no variants of its code, because its config has no codeVariants. Launch an "
+                     "experiment whose config has codeVariants: true, or with the paths that may be changed.",
+    "not_fetched": "The experiment's code has not been fetched yet, so a variant cannot be compared with it. Try again "
+                   "when the experiment is RUNNING.",
+    "removed": "The copy of the experiment's code is not there any more, so nothing can be changed in it. Launch the "
+               "code again."}
 
 
 def _gpus_not_seen(machine: str, asked: int | None = None) -> str:
@@ -1058,6 +1072,10 @@ CODES: dict[str, Kind] = {
     "key_of_another": Kind(
         "A key names a proposal with other parameters. key, trial: its number.",
         lambda key, trial: f"The key {shown(key)} names trial {trial}, whose parameters are others. Use a new key."),
+    "no_variants": Kind(
+        "A trial was to have a variant of the code, and the experiment takes none. why: not_permitted (its config does "
+        "not ask for it), not_fetched (its code is not there yet), removed (its code is not there any more).",
+        lambda why: _NO_VARIANTS[why]),
     "auto_model": Kind(
         "Auto has few results, which a model of all of them makes the most of. most: up to so many results.",
         lambda most: f"A model of all results finds good parameters with the fewest trials, up to {most} results."),

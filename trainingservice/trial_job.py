@@ -10,6 +10,7 @@ from typing import Any
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.nodes.options import nodes_of
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.variants.code_variant import CodeVariant, variant_document
 from trialkeeper import contract
 
 #: Times are seconds since 1970 (UTC) as float throughout this package.
@@ -75,6 +76,11 @@ class GpuDemand:
     alone: bool = False
     #: An earlier attempt had a GPU of so many bytes for itself, and ran out of its memory: it needs a larger one.
     memory_above: int = 0
+    #: Bytes that it needs on each of its GPUs, so that other jobs may have the rest. 0: it has them as a whole, or
+    #: shares them by number, as ``maxTrialNumPerGpu`` says.
+    memory: int = 0
+    #: ``memory`` is learnt from other trials: what is known of it grows (``GpuBook.demand``).
+    learns: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,9 @@ class JobApplicationForm:
     #: Seconds for which the job waits for another trial of its experiment when its trial has ended, as a warm place.
     #: None: it ends with its trial. For platforms with ``has_places``; keepers that call nobody end as well.
     stays_for: float | None = None
+    #: Files that the trial has instead of those of its code; for platforms with ``takes_variants``. The keeper lays
+    #: them over the trial's own copy of the code, which such a trial needs: never its folder itself.
+    variant: CodeVariant | None = None
 
     @property
     def longest_end(self) -> float:
@@ -229,7 +238,10 @@ def parameter_text(parameters: dict[str, Any] | None, parameter_id: int | str | 
 def job_document(form: JobApplicationForm, *, platform: str, code: contract.CodeDocument | None,
                  gpu_indices: tuple[int, ...] | None = None, inherit_environment: list[str] | None = None,
                  path: list[str] | None = None) -> contract.JobDocument:
-    """What the keeper of ``form`` is told to run: the one place where a form becomes a JobDocument."""
+    """What the keeper of ``form`` is told to run: the one place where a form becomes a JobDocument.
+
+    Raises PermanentError where the trial's code variant cannot be read.
+    """
     if gpu_indices is None and form.gpu_number == 0:
         gpu_indices = ()
     limits = form.limits
@@ -261,7 +273,11 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
         "checkpoints": form.checkpoints,
         "metrics": form.metrics,
         "warm_start": list(form.warm_start) if isinstance(form.warm_start, tuple) else form.warm_start,
+        "variant": None,
     }
+    if form.variant is not None:
+        document["variant"] = variant_document(form.variant)
+        document["warm_start"] = False  # the process that trials are forked from has imported the code as it is
     if (nodes := nodes_of(form.options)) > 1:
         document["node"] = {"rank": 0, "count": nodes, "processes": max(1, form.gpu_number or 1)}
     return document

@@ -50,7 +50,7 @@ from trialkeeper.gpu_usage import gpu_program, read_gpus
 from trialkeeper.keeper import DEFAULT_GRACE, Keeper
 from trialkeeper.machine_load import MachineLoad
 from trialkeeper.nni_for_trials import unpack_for_trials
-from trialkeeper.process_tree import become_reaper_of_orphans
+from trialkeeper.process_tree import become_reaper_of_orphans, is_of_a_trial
 from trialkeeper.relay import Relay
 from trialkeeper.warm_parents import WarmParents
 
@@ -628,9 +628,22 @@ def _remove(folder: str) -> Dict[str, Any]:
 def _gpus(known_to_hang: Dict[str, Any]) -> Dict[str, Any]:
     smi_program.remember_hanging(known_to_hang)
     try:
-        return {"gpus": read_gpus(), "hanging": smi_program.hanging()}
+        gpus = read_gpus()
+        for gpu in gpus:
+            gpu["others_bytes"] = _memory_of_others(gpu.pop("memory_of", {}), gpu["processes"])
+        return {"gpus": gpus, "hanging": smi_program.hanging()}
     except smi_program.NoGpuReading as error:
         return {"gpus": [], "error": str(error), "hanging": smi_program.hanging()}
+
+
+def _memory_of_others(memory_of: Dict[int, int], processes: int) -> Optional[int]:
+    """Bytes of those that are no trials of this machine; None where the driver does not tell what each one has, or
+    names them by numbers of another container.
+    """
+    others = {pid: is_of_a_trial(pid) for pid in memory_of}
+    if len(memory_of) < processes or None in others.values():
+        return None
+    return sum(used for pid, used in memory_of.items() if not others[pid])
 
 
 def _signal(pid: int, number: int) -> None:

@@ -39,10 +39,20 @@ def read_by_amd_smi(until: float, count_processes: bool = True) -> List[Dict[str
     if count_processes:
         for entry in _entries(ask([AMD_SMI, "process", "--json"], until), AMD_SMI):
             gpu = gpus.get(whole_number(str(entry.get("gpu"))) or 0)
-            if gpu is not None:
-                gpu["processes"] = sum(isinstance(one.get("process_info"), dict)  # else: no running processes
-                                       for one in entry.get("process_list") or [] if isinstance(one, dict))
+            for one in entry.get("process_list") or []:
+                process = one.get("process_info") if isinstance(one, dict) else None
+                if gpu is not None and isinstance(process, dict):  # else: no running processes
+                    gpu["processes"] += 1
+                    _add_memory(gpu, process)
     return sorted(gpus.values(), key=lambda gpu: int(gpu["index"]))
+
+
+def _add_memory(gpu: Dict[str, Any], process: Dict[str, Any]) -> None:
+    """Of a process on one GPU. One on several is listed with all that it has at each of them."""
+    number = whole_number(str(process.get("pid")))
+    used = _value((process.get("memory_usage") or {}).get("vram_mem") or process.get("mem_usage"))
+    if number is not None and used is not None:
+        gpu.setdefault("memory_of", {})[number] = used
 
 
 def _name_and_number(gpus: Dict[int, Dict[str, Any]], until: float) -> None:
@@ -70,7 +80,7 @@ def _gpu_of(entry: Dict[str, Any]) -> int:
 def read_by_rocm_smi(until: float, count_processes: bool = True) -> List[Dict[str, Any]]:
     """As ``gpu_usage.read_gpus``."""
     cards = _cards(ask([ROCM_SMI, "--showuse", "--showmeminfo", "vram", "--showproductname", "--json"], until))
-    gpus = []
+    gpus: List[Dict[str, Any]] = []
     for name, card in cards.items():
         match = _CARD.fullmatch(name)
         if match is not None and isinstance(card, dict):

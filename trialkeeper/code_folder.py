@@ -23,7 +23,7 @@ _FETCHES = 3
 
 def runs_in_users_folder(job: contract.JobDocument) -> bool:
     """Whether the trial runs in a folder that is there already, so that no code has to be prepared."""
-    return bool((job.get("code") or {}).get("folder"))
+    return bool((job.get("code") or {}).get("folder")) and not job.get("variant")
 
 
 def working_directory_of(job: contract.JobDocument, folder: str) -> str:
@@ -37,9 +37,12 @@ def prepare_code(job: contract.JobDocument, folder: str, connection: Optional[Se
                  sleep: Callable[[float], None] = time.sleep) -> None:
     """Have the code in CODE_FOLDER. Blocks, also while the server is away. Raises CannotStart."""
     code = job.get("code")
+    variant = job.get("variant")
     target = os.path.join(folder, contract.CODE_FOLDER)
     if os.path.isdir(target):
         return  # unpacked by this attempt before
+    if variant and not (code and code.get("sha256")):
+        raise CannotStart("the trial has a code variant, and no copy of the code that it could be laid over")
     try:
         if not code:
             os.makedirs(target)
@@ -50,13 +53,13 @@ def prepare_code(job: contract.JobDocument, folder: str, connection: Optional[Se
                 raise CannotStart("the code archive %s does not exist on %s" % (archive, machine.host()))
             if file_sha256(archive) != code["sha256"]:
                 raise CannotStart("the code archive %s is damaged: its SHA-256 is not %s" % (archive, code["sha256"]))
-            extract_archive(archive, target, code.get("part", ""))
+            extract_archive(archive, target, code.get("part", ""), variant)
         else:
             if connection is None:
                 raise CannotStart("the code is to be fetched, but no server address is known")
             fetched = os.path.join(folder, "code.tar.gz")
             _fetch(connection, job, code["sha256"], fetched, clock() + give_up_after, log, clock, sleep)
-            extract_archive(fetched, target, code.get("part", ""))
+            extract_archive(fetched, target, code.get("part", ""), variant)
             os.remove(fetched)
     except OSError as error:
         raise CannotStart("the code could not be put into %s on %s: %s" % (target, machine.host(), error)) from error
@@ -104,10 +107,12 @@ def _is_code(answer: Answer) -> str:
 # --- unpacking -----------------------------------------------------------------------------
 
 
-def extract_archive(archive: str, target: str, part: str = "") -> None:
+def extract_archive(archive: str, target: str, part: str = "",
+                    variant: Optional[contract.VariantDocument] = None) -> None:
     """Unpack a tar.gz into ``target``, which appears whole or not at all. Raises CannotStart, OSError.
 
-    With ``part``: only the content of this folder at the archive's top, as if it were the whole archive.
+    With ``part``: only the content of this folder at the archive's top, as if it were the whole archive. With
+    ``variant``: its files are laid over it.
     Refused: paths and links that leave the folder, devices, pipes. Kept: execute bits, empty folders, links
     inside the tree, any file name. Owners and set-user-id bits are not taken over.
     """
@@ -127,6 +132,9 @@ def extract_archive(archive: str, target: str, part: str = "") -> None:
         if os.path.islink(link) and not _is_inside(os.path.realpath(link), root):
             raise CannotStart("the code archive was refused: the link %s leaves the folder"
                               % json.dumps(os.path.relpath(link, root)))
+    if variant:
+        from trialkeeper.code_variant import lay_over
+        lay_over(variant, partial, part)
     os.rename(partial, target)
 
 

@@ -138,6 +138,8 @@ MAX_METRIC_BYTES = 1_000_000
 CHUNK_BYTES = 8 * 1024 * 1024
 #: Most bytes of a checkpoint's manifest, and most files and folders in it.
 MAX_MANIFEST_BYTES, MAX_CHECKPOINT_FILES = 16 * 1024 * 1024, 50_000
+#: Most bytes of a code variant's JSON.
+MAX_VARIANT_BYTES = 4 * 1024 * 1024
 #: Hashes in one question for missing chunks.
 MAX_ASKED_CHUNKS = 10_000
 #: One piece of output.
@@ -213,6 +215,15 @@ class CodeDocument(TypedDict, total=False):
     archive: str
     #: Folder at the archive's top whose content is the trial's code; without it the whole archive is.
     part: str
+
+
+class VariantDocument(TypedDict):
+    """Files that the trial has instead of those of its code. They are laid over its own copy."""
+
+    sha256: str              #: of the text that is packed
+    #: Base64 of a zlib stream of JSON: ``{"base": SHA-256 of the code archive, "files": {path: {"text", "executable"},
+    #: or null where the file is removed}}``. Paths are those in the archive.
+    packed: str
 
 
 class NextDocument(TypedDict):
@@ -425,6 +436,8 @@ class JobDocument(TypedDict, total=False):
     warm_start: Union[bool, List[str]]
     #: None, or not there: the trial reports its metrics itself.
     metrics: Optional[MetricsDocument]
+    #: None, or not there: the trial has the code as it is.
+    variant: Optional[VariantDocument]
 
 
 class KeeperDocument(TypedDict, total=False):
@@ -480,10 +493,12 @@ class ReportReply(TypedDict, total=False):
 #:          was killed from its start to its last sign, by the machine's clock), warm_start (WarmStartDocument;
 #:          not there where none was asked for, or there is nothing to tell), metric_problems (a list of
 #:          MetricProblem; not there where there were none), out_of_memory (OutOfMemoryDocument; not there where the
-#:          trial did not run out of it)
+#:          trial did not run out of it), gpu_peak (the most bytes that it was seen to have on one GPU; not there where
+#:          that is not known)
 Entry = Dict[str, Any]
 
 #: A report: ``{"keeper": KeeperDocument, "sent_at": unix seconds, "entries": [Entry],
-#: "resources": {"cpu_percent", "memory_bytes", "gpus": [{"index", "utilization", "memory_bytes"}]}}``;
+#: "resources": {"cpu_percent", "memory_bytes", "gpus": [{"index", "utilization", "memory_bytes" (of all
+#: processes), "memory_total", "own_bytes" (of the trial's processes; not there where that is not known)}]}}``;
 #: ``entries`` may be empty (a heartbeat), ``resources`` may be absent.
 Report = Dict[str, Any]

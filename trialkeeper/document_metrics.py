@@ -36,7 +36,9 @@ class JsonFile:
         self.source = source
         self._opened, self._make_lines = opened, lines
         self._lines: Optional[_Lines] = None
-        self._count, self._digest = (int(reached[0]), reached[-1]) if reached else (0, 0)
+        #: How many rows were reported, and the digest of the last one.
+        self._count: int = reached[0] if reached else 0
+        self._digest: int = reached[-1] if reached else 0
         self._seen: Optional[Tuple[int, int, int]] = None
 
     @property

@@ -9,9 +9,11 @@ from trialkeeper.child_process import ChildProcess
 #: Of EXIT_FILE: reason, message, exit_code, signal, duration (seconds), at (unix seconds); ``claimed`` where the
 #: attempt turned out to be another keeper's; ``warm_start`` where that was asked for (WarmStartDocument);
 #: ``metric_problems`` where there were some (MetricProblem); ``out_of_memory`` where that ended it
-#: (OutOfMemoryDocument).
+#: (OutOfMemoryDocument); ``gpu_peak`` where that was seen (bytes).
 TrialEnd = Dict[str, Any]
 
+#: Those that are there where there is something to tell.
+_FURTHER_FIELDS = ("warm_start", "metric_problems", "out_of_memory", "gpu_peak")
 _ENTRY_FIELDS = ("exit_code", "signal", "reason", "message", "duration")
 
 
@@ -26,7 +28,7 @@ def ended_entry(end: TrialEnd) -> contract.Entry:
     """The entry that reports the end."""
     entry: contract.Entry = {"type": contract.ENDED}
     entry.update((name, end.get(name)) for name in _ENTRY_FIELDS)
-    entry.update((name, end[name]) for name in ("warm_start", "metric_problems", "out_of_memory") if end.get(name))
+    entry.update((name, end[name]) for name in _FURTHER_FIELDS if end.get(name))
     return entry
 
 

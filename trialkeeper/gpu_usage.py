@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from trialkeeper import amd_smi, nvidia_smi
 from trialkeeper.smi_program import TIMEOUT, NoGpuReading
@@ -23,9 +23,11 @@ def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
     """One dict for each GPU: index, name, utilization (percent), memory_used and memory_total (bytes), processes.
 
     A field that the driver does not tell is None; ``processes`` is the number of compute processes that it
-    sees, which is a question of its own (else 0). Where they are, ``fault`` is one of contract.GPU_FAULTS, and
-    ``memory_errors`` the number of uncorrected errors since the driver was loaded. Raises NoGpuReading. Blocks for as
-    long as the program takes, TIMEOUT seconds at most.
+    sees, which is a question of its own (else 0). Where they are: ``fault``, one of contract.GPU_FAULTS;
+    ``memory_errors``, the number of uncorrected errors since the driver was loaded; ``memory_of``, the bytes of each
+    process on it by process id; ``exclusive`` true, where the driver lets one process on it.
+
+    Raises NoGpuReading. Blocks for as long as the program takes, TIMEOUT seconds at most.
     """
     until = time.monotonic() + TIMEOUT
     program = next((name for name in _READERS if shutil.which(name) is not None), None)
@@ -35,16 +37,24 @@ def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
     return _READERS[program](until, count_processes)
 
 
+#: Seconds between the first readings, of which a short trial has only these.
+_FIRST_PAUSES = (1.0, 2.0, 4.0)
+
+
 class GpuWatch:
-    """Reads some GPUs again and again on a thread, so that who reports never waits for nvidia-smi."""
+    """Reads some GPUs again and again on a thread, so that who reports never waits for the driver."""
 
     def __init__(self, indices: Sequence[int], interval: float,
-                 start: Callable[[str, Callable[[], None]], None] = start_thread) -> None:
-        """``start(name, work)`` starts the thread, now or later."""
+                 start: Callable[[str, Callable[[], None]], None] = start_thread,
+                 members: Callable[[], Sequence[int]] = tuple) -> None:
+        """``start(name, work)`` starts the thread, now or later. ``members``: the trial's processes; on that thread."""
         self._indices = set(indices)
         self._interval = max(interval, 5.0)
+        self._members = members
         self._closed = threading.Event()
         self._last: List[Dict[str, Any]] = []
+        #: The most bytes that the trial was seen to have on one of its GPUs; None while that is not known.
+        self.peak: Optional[int] = None
         start("gpus", self._run)
 
     def last(self) -> List[Dict[str, Any]]:
@@ -55,11 +65,21 @@ class GpuWatch:
         self._closed.set()
 
     def _run(self) -> None:
+        pauses = iter(_FIRST_PAUSES)
         while not self._closed.is_set():
             try:
-                self._last = [{"index": gpu["index"], "utilization": gpu["utilization"],
-                               "memory_bytes": gpu["memory_used"], "memory_total": gpu["memory_total"]}
-                              for gpu in read_gpus(count_processes=False) if gpu["index"] in self._indices]
+                gpus = [gpu for gpu in read_gpus() if gpu["index"] in self._indices]
+                members = set(self._members())
+                self._last = [self._reported(gpu, members) for gpu in gpus]
             except NoGpuReading:
                 self._last = []
-            self._closed.wait(self._interval)
+            self._closed.wait(next(pauses, self._interval))
+
+    def _reported(self, gpu: Dict[str, Any], members: Set[int]) -> Dict[str, Any]:
+        reading = {"index": gpu["index"], "utilization": gpu["utilization"], "memory_bytes": gpu["memory_used"],
+                   "memory_total": gpu["memory_total"]}
+        own = [used for pid, used in gpu.get("memory_of", {}).items() if pid in members]
+        if own:  # else it has none yet, or the driver names processes by numbers of another container
+            reading["own_bytes"] = sum(own)
+            self.peak = max(self.peak or 0, sum(own))
+        return reading

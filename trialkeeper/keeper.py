@@ -460,7 +460,8 @@ class Keeper:
             self._log("%s cannot be written: %s" % (contract.TRIAL_FILE, error))
         gpus = self._job.get("gpu_indices")
         if gpus:
-            self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0), self._wakeups.threads.start)
+            self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0), self._wakeups.threads.start,
+                                  self._tree.members_for_readings)
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
         return child
@@ -542,7 +543,10 @@ class Keeper:
         if self._is_run_again and reason == contract.EXITED and child.exit_code == contract.TOLD_TO_END:
             reason, message = contract.STOPPED, "the trial ended because it was told to end (exit code 143)"
         return {**self._end(reason, message, child, ran_before + watch.duration), **self._warm.document(),
-                **self._out_of_memory(reason, child)}
+                **self._out_of_memory(reason, child), **self._gpu_peak()}
+
+    def _gpu_peak(self) -> TrialEnd:
+        return {} if self._gpus is None or self._gpus.peak is None else {"gpu_peak": self._gpus.peak}
 
     def _out_of_memory(self, reason: str, child: ChildProcess) -> TrialEnd:
         """Of a trial that ended by itself, where it ran out of memory."""

@@ -68,7 +68,8 @@ class MlflowCalls:
             "runs/search": self._search_runs, "runs/log-metric": self._log_metric, "runs/log-batch": self._log_batch,
             "runs/log-parameter": self._log_param, "runs/set-tag": self._set_tag, "runs/delete-tag": self._delete_tag,
             "runs/log-inputs": _nothing, "runs/outputs": _nothing, "runs/log-model": _nothing,
-            "metrics/get-history": self._history, "logged-models": self._create_model, **ModelRegistry().calls}
+            "metrics/get-history": self._history, "logged-models": self._create_model,
+            "logged-models/search": self._search_models, **ModelRegistry().calls}
 
     def answer(self, path: str, body: bytes) -> Tuple[int, Document]:
         """Status and document. ``path``: with the query."""
@@ -259,6 +260,15 @@ class MlflowCalls:
                      "source_run_id": str(given.get("source_run_id") or ""), "tags": given.get("tags") or []},
             "data": {"params": given.get("params") or [], "metrics": []}}
         return {"model": self._models[model_id]}
+
+    def _search_models(self, given: Document) -> Document:
+        """The newest first. Of a filter the name and the run count."""
+        asked, wanted = str(given.get("filter") or ""), [str(one) for one in given.get("experiment_ids") or []]
+        models = [model for model in reversed(list(self._models.values())) if model["info"]["experiment_id"] in wanted]
+        for field in ("name", "source_run_id"):
+            if field in asked:
+                models = [model for model in models if "'%s'" % model["info"][field] in asked]
+        return {"models": models[:int(given.get("max_results") or 1000)]}
 
     def _model(self, path: List[str], given: Document) -> Document:
         model = self._models.get(path[0])

@@ -17,7 +17,7 @@ _MIB = 1024 * 1024
 #: Always known. A name could hold a comma: it stands last.
 _FIELDS = ("index", "uuid", "utilization.gpu", "memory.used", "memory.total")
 #: Left out where the driver does not know them.
-_FURTHER = ("ecc.errors.uncorrected.volatile.total", "retired_pages.pending")
+_FURTHER = ("ecc.errors.uncorrected.volatile.total", "retired_pages.pending", "compute_mode")
 _NAME = "name"
 _UNKNOWN_FIELD = re.compile(r'Field "([\w.]+)" is not a valid field')
 _NO_HANDLE = re.compile(r"Unable to determine the device handle for (?:GPU|gpu) ?(\d+(?=:? ))?:? ?([0-9A-Fa-f:.]+): ")
@@ -89,6 +89,8 @@ def _parsed(text: str, fields: List[str]) -> Dict[str, Dict[str, Any]]:
             gpu["fault"] = fault
         if errors:
             gpu["memory_errors"] = errors
+        if known.get(_FURTHER[2], "").startswith("Exclusive"):
+            gpu["exclusive"] = True
         gpus[known["uuid"] if known["uuid"].startswith(("GPU-", "MIG-")) else "index %d" % index] = gpu
     return gpus
 
@@ -117,13 +119,17 @@ def _buses() -> List[str]:
 
 
 def _count_processes(gpus: Dict[str, Dict[str, Any]], until: float) -> None:
-    answer = ask([PROGRAM, "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader,nounits"], until)
+    answer = ask([PROGRAM, "--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"], until)
     if answer.exit_code and not any("fault" in gpu for gpu in gpus.values()):
         raise NoGpuReading("%s failed with exit code %d: %s" % (PROGRAM, answer.exit_code, answer.why))
     for line in answer.text.splitlines():
-        uuid = line.split(",")[0].strip()
-        if uuid in gpus:
-            gpus[uuid]["processes"] += 1
+        uuid, _, rest = line.partition(",")
+        pid, _, used = rest.partition(",")
+        gpu, number, mib = gpus.get(uuid.strip()), whole_number(pid.strip()), _number(used.strip())
+        if gpu is not None:
+            gpu["processes"] += 1
+            if number is not None and mib is not None:
+                gpu.setdefault("memory_of", {})[number] = mib * _MIB
 
 
 def _number(field: str) -> Optional[int]:

@@ -109,3 +109,16 @@ class ProcessTree:
                 return self._mark in stream.read().split(b"\0")
         except OSError:
             return False
+
+
+def is_of_a_trial(pid: int) -> Optional[bool]:
+    """Whether a process of this machine was started by a trial, of whatever attempt. None: there is no such process.
+    One whose environment cannot be read is another user's, and so no trial's.
+    """
+    if machine.process_stat(pid) is None:
+        return None
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            return ("\0%s=" % MARK_VARIABLE).encode() in b"\0" + stream.read()
+    except OSError:
+        return False

@@ -5,7 +5,7 @@ from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
-from nniweb.http.authentication import SessionAuthentication, TokenAuthentication
+from nniweb.http.callers.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.storage.own_files import COMMAND
 
 

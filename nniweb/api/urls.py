@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from nniweb.api import schema  # noqa: F401  tells the schema how programs and browsers sign in
-from nniweb.api.administration import audit_log, disk_usage, quotas, usage
+from nniweb.api.administration import audit_log, budgets, disk_usage, ledger, quotas, usage
 from nniweb.api.clusters import cluster_views, platforms, workers
 from nniweb.api.clusters.cluster_metadata import ClusterMetadataListView, ClusterMetadataView
 from nniweb.api.experiments import (
@@ -37,6 +37,7 @@ from nniweb.api.trials import (
     trial_output,
     trial_output_files,
     trial_ranks,
+    trial_variants,
     trial_views,
     trials_export,
 )
@@ -75,6 +76,7 @@ urlpatterns = [
     path(f"{EXPERIMENT}/clusters/", experiment_clusters.ExperimentClustersView.as_view()),
     path(f"{EXPERIMENT}/clone/", clone.ExperimentCloneView.as_view()),
     path(f"{EXPERIMENT}/chart/", experiment_chart.ExperimentChartView.as_view()),
+    path(f"{EXPERIMENT}/forecast/", budgets.ExperimentForecastView.as_view()),
     path(f"{EXPERIMENT}/failures/", experiment_failures.ExperimentFailuresView.as_view()),
     path(f"{EXPERIMENT}/front/", pareto_front.ExperimentFrontView.as_view()),
     path(f"{EXPERIMENT}/series/", intermediate_series.ExperimentSeriesView.as_view()),
@@ -116,6 +118,7 @@ urlpatterns = [
     path(f"{TRIAL}/output-files/", trial_output_files.TrialOutputFilesView.as_view()),
     path(f"{TRIAL}/output-files/content/", trial_output_files.TrialOutputFileView.as_view()),
     path(f"{TRIAL}/output-files/archive/", trial_output_files.TrialOutputArchiveView.as_view()),
+    path(f"{TRIAL}/variant/", trial_variants.TrialVariantView.as_view()),
     path(f"{TRIAL}/ranks/", trial_ranks.TrialRanksView.as_view()),
     path(f"{TRIAL}/ranks/output/", trial_ranks.TrialRankOutputView.as_view()),
     path("clusters/", cluster_views.ClustersView.as_view()),
@@ -142,6 +145,12 @@ urlpatterns = [
     path("groups/<int:group_id>/", groups.GroupView.as_view()),
     path("quotas/", quotas.QuotasView.as_view()),
     path("quotas/<int:quota_id>/", quotas.QuotaView.as_view()),
+    path("budgets/", budgets.BudgetsView.as_view()),
+    path("budgets/<int:budget_id>/", budgets.BudgetView.as_view()),
+    path("prices/", budgets.PricesView.as_view()),
+    path("prices/<int:price_id>/", budgets.PriceView.as_view()),
+    path("ledger/", ledger.LedgerView.as_view()),
+    path("ledger/export/", ledger.LedgerExportView.as_view()),
     path("audit/", audit_log.AuditView.as_view()),
     path("disk-usage/", disk_usage.DiskUsageView.as_view()),
     path("disk-usage/data-folder/", disk_usage.InstallationUsageView.as_view()),

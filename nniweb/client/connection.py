@@ -119,6 +119,20 @@ class Client:
         """What a launch would do; it launches nothing. Raises Refused with the fields that are wrong."""
         return dict(self._send_config("experiments/check/", config, code, cluster, git, group, progress))
 
+    def tokens(self, **filters: Any) -> list[dict[str, Any]]:
+        """Your tokens without their secrets, with what each runs and how its budgets stand, the latest first."""
+        return [dict(document) for document in self.get_all("tokens/", **filters)]
+
+    def make_token(self, name: str, **limits: Any) -> dict[str, Any]:
+        """A new token, whose secret (``token``) is seen this once. ``limits`` as of REST: ``scope``, or for a leash
+        ``roles``, ``clusters``, ``max_trials``, ``budget``, ``expires_at``. Raises Refused with the fields at fault.
+        """
+        return dict(self.change("POST", "tokens/", {"name": name, **limits}))
+
+    def end_token(self, token_id: int, *, stop: bool = False) -> dict[str, Any]:
+        """Have a token open nothing any more; with ``stop`` what it runs is stopped. Raises NotFound."""
+        return dict(self.change("POST", f"tokens/{int(token_id)}/end/", {"stop": stop}, may_repeat=True))
+
     # --- requests --------------------------------------------------------------------------------------------
 
     def get(self, path: str, *, patience: float | None = None, **query: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from nniweb.client.code_variant import Files, with_variant
 from nniweb.client.errors import FieldError, NotFound, WaitedTooLong
 from nniweb.client.records import Records, metric_records, value_of
 from nniweb.client.transport import Transport
@@ -191,13 +192,25 @@ class Experiment:
         """Run all failed trials again, as new ones. Raises Conflict."""
         return self._act("rerun-failed")
 
-    def rerun(self, which: str | int, changes: Mapping[str, Any] | None = None) -> Trial:
+    def submit(self, parameters: Mapping[str, Any], *, patch: str | None = None, files: Files | None = None) -> Trial:
+        """Run a trial with these parameters, which need not lie inside the search space, in the next free slot.
+
+        ``patch`` (a unified diff) or ``files`` (path -> new text, None: removed): changes to the experiment's code for
+        this trial alone, where its config permits them (codeVariants). Raises Refused and Conflict.
+        """
+        body = with_variant({"parameters": dict(parameters)}, patch, files)
+        return Trial(self._client, self._client.change("POST", f"{self._path}trials/", body))
+
+    def rerun(self, which: str | int, changes: Mapping[str, Any] | None = None, *, patch: str | None = None,
+              files: Files | None = None) -> Trial:
         """Run a trial (its id or its number) again as a new one, with other values of the parameters in ``changes``. It
         counts towards maxTrialNumber, which grows by one where it is reached; a DONE experiment goes on with it.
-        Raises NotFound and Conflict.
+        ``patch``, ``files``: as of ``submit``, in place of the trial's own changes to the code, which it keeps
+        otherwise. Raises NotFound, Refused and Conflict.
         """
         trial = self.trial(which)
         body = {"parameters": {**(trial.document["parameters"] or {}), **changes}} if changes else {}
+        body = with_variant(body, patch, files)
         return Trial(self._client, self._client.change("POST", f"trials/{trial.document['id']}/actions/rerun/", body))
 
     def change(self, **changes: Any) -> Self:
@@ -207,18 +220,19 @@ class Experiment:
 
     # --- with the tuner External -------------------------------------------------------------------------------
 
-    def propose(self, *proposals: Mapping[str, Any], keys: Sequence[str] | None = None, complete: bool = False
-                ) -> list[Trial]:
+    def propose(self, *proposals: Mapping[str, Any], keys: Sequence[str] | None = None, complete: bool = False,
+                patch: str | None = None, files: Files | None = None) -> list[Trial]:
         """Propose parameter sets where the tuner is External; each becomes a trial. All are taken, or none.
 
         ``keys``: a name for each, unique in the experiment: a proposal that is sent again under its name finds its
-        trial, and the client repeats the request while the server is away. ``complete``: no more follow. Raises Refused
-        (field ``proposals[i].parameters.NAME`` or ``proposals[i].key``) and Conflict.
+        trial, and the client repeats the request while the server is away. ``complete``: no more follow. ``patch``,
+        ``files``: changes to the code for all of them, as of ``submit``. Raises Refused
+        (field ``proposals[i].parameters.NAME``, ``proposals[i].key`` or ``proposals[i].variant.patch``) and Conflict.
         """
         if keys is not None and len(keys) != len(proposals):
             raise ValueError(f"{len(proposals)} proposals need as many keys, not {len(keys)}")
-        rows = [{"parameters": dict(parameters), **({} if keys is None else {"key": keys[place]})}
-                for place, parameters in enumerate(proposals)]
+        rows = [with_variant({"parameters": dict(parameters), **({} if keys is None else {"key": keys[place]})},
+                             patch, files) for place, parameters in enumerate(proposals)]
         answer = self._client.change("POST", f"{self._path}proposals/", {"proposals": rows, "complete": complete},
                                      may_repeat=keys is not None or not rows)
         return [Trial(self._client, row["trial"]) for row in answer["trials"]]
@@ -327,6 +341,10 @@ class Trial:
             if part["next_offset"] <= offset:
                 return "".join(parts)
             offset = part["next_offset"]
+
+    def variant(self) -> dict[str, Any] | None:
+        """What it changes in its experiment's code: ``diff``, ``changed_files``, ``sha256`` and more; None: nothing."""
+        return dict(self._client.get(f"trials/{self.id}/variant/")) if self.document.get("variant") else None
 
     def stop(self) -> Self:
         """End it. Harmless on an ended one."""

@@ -20,6 +20,7 @@ COMMANDS = {
         "restore": "restore one",
         "migrate": "upgrade the database to this program's version",
         "rotate-keys": "encrypt all secrets with a new key",
+        "ledger": "show what trials took in each month, and check it",
     },
     "People": {
         "sign-in-link": "print a link that signs a person in once",

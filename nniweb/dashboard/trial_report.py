@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
+from nniweb.dashboard.experiment_tabs.shown_variants import VariantDiff, diff_of
 from nniweb.dashboard.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.checkpoints import checkpoints_of_trial
@@ -19,6 +20,8 @@ from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice
 from nniweb.experiments.checkpoints.joined_attempts import chain_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.lifecycle.reason_columns import from_document
+from nniweb.experiments.memory.estimates import predicted
+from nniweb.experiments.memory.predictor import Prediction
 from nniweb.experiments.models import (
     Attempt,
     Checkpoint,
@@ -106,9 +109,22 @@ class TrialReport:
         return f"Placed on {self.attempt.runs_on.name}. {from_document('', self.attempt.placement)}".rstrip()
 
     @cached_property
+    def gpu_memory(self) -> Prediction | None:
+        """What trials with other parameters say that it needs; None where too little is known, or it has no GPU."""
+        if self.attempt is None or not self.attempt.gpu_indices:
+            return None
+        first = TrialParameters.objects.filter(trial=self._trial, index=0).values_list("value", flat=True).first()
+        return predicted(self._trial.experiment_id, first)
+
+    @cached_property
     def place(self) -> dict[str, Any] | None:
         """The warm place in which the attempt that is shown runs or ran, and the trials that shared it."""
         return place_document(self.attempt)
+
+    @cached_property
+    def variant(self) -> VariantDiff | None:
+        """What it has instead of files of the experiment's code."""
+        return diff_of(self._trial)
 
     @property
     def is_earlier(self) -> bool:

@@ -12,7 +12,7 @@ from nniweb.dashboard import (
     usage,
 )
 from nniweb.dashboard import tensorboard_pages as tensorboard_pages
-from nniweb.dashboard.account import own_email, pages, password_reset, sign_in, single_sign_on
+from nniweb.dashboard.account import own_email, pages, password_reset, sign_in, single_sign_on, token_pages
 from nniweb.dashboard.experiment_tabs import (
     compare,
     config,
@@ -57,6 +57,7 @@ urlpatterns = [
     path("password-reset/asked/", password_reset.LinkAsked.as_view(), name="password_reset_done"),
     path("password-reset/<uidb64>/<token>/", password_reset.ChooseAnew.as_view(), name="password_reset_confirm"),
     path("account/", pages.account, name="account"),
+    path("tokens/", token_pages.tokens, name="tokens"),
     path("account/password/", pages.ChangePassword.as_view(), name="change-password"),
     path("account/email/", own_email.AskForAnother.as_view(), name="change-email"),
     path("account/email/<str:word>/", own_email.confirm, name="confirm-email"),

@@ -98,6 +98,12 @@ def duration_as_given(seconds: float | None) -> str:
 
 
 @register.filter
+def variant_words(variant: dict[str, Any] | None) -> str:
+    """By which people tell one variant of the code from another: the beginning of its hash; "" without one."""
+    return "" if not variant else str(variant["sha256"])[:8]
+
+
+@register.filter
 def unlocalized(number: Any) -> str:
     """A number for a script or an attribute: a point, no spaces."""
     return str(number)

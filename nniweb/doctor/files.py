@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.files.storage import default_storage
 
 from nniweb.doctor.findings import Finding, warning, well, wrong
-from nniweb.experiments.models import CodeArchive, TrialFile
+from nniweb.experiments.models import CodeArchive, CodeVariant, TrialFile
 from nniweb.experiments.sql.database_health import little_room
 from nniweb.storage.own_files import START
 from trainingservice.keeper.keeper_bundle import bundle_name, compiled_keeper_bytes
@@ -108,6 +108,9 @@ def stored() -> Iterator[Finding]:
     gives_up_at = time.monotonic() + FILES_SECONDS
     code = [archive.storage_path for archive in CodeArchive.objects.order_by("pk").iterator()
             if time.monotonic() < gives_up_at and _size_of(archive.storage_path) != archive.size]
+    variants = [variant.storage_path for variant in
+                CodeVariant.objects.filter(removed_at=None).order_by("pk").iterator()
+                if time.monotonic() < gives_up_at and _size_of(variant.storage_path) != variant.size]
     kept = [f"{file.name} of trial {file.attempt.trial.public_id}" for file in
             TrialFile.objects.select_related("attempt__trial").order_by("-pk").iterator()
             if time.monotonic() < gives_up_at and _size_of(file.storage_path) != file.size]
@@ -115,10 +118,13 @@ def stored() -> Iterator[Finding]:
         yield warning("code archives", f"{len(code)} of them, such as {code[0]}, are missing or damaged.", (
             "If the code folder still has the same code, the archive is created again when a trial needs it. Otherwise "
             "launch the same code again, or restore the file from a backup (docs/backup.md)."))
+    if variants:
+        yield warning("code variants", f"{len(variants)} of them, such as {variants[0]}, are missing or damaged.", (
+            "Submit a trial with the same variant again, or restore the file from a backup (docs/backup.md)."))
     if kept:
         yield warning("kept files", f"{len(kept)} of them, such as {kept[0]}, are missing or damaged.",
                       "Restore them from a backup (docs/backup.md), or run the trials again.")
-    if not code and not kept:
+    if not code and not kept and not variants:
         yield well("stored files", "All code archives and kept files exist." if time.monotonic() < gives_up_at else
                    f"The files that could be checked within {FILES_SECONDS:.0f} seconds all exist.")
 

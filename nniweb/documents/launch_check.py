@@ -2,9 +2,12 @@
 
 from typing import Any
 
+from django.utils import timezone
 from rest_framework import serializers
 
+from nniweb.documents.budgets import ForecastSerializer, forecast_document
 from nniweb.documents.clusters import FindingSerializer
+from nniweb.experiments.budgets.forecast_words import forecast_in_words
 from nniweb.experiments.config import ParsedConfig
 from nniweb.experiments.launch.launching import CheckedLaunch
 
@@ -39,7 +42,10 @@ class CheckedLaunchSerializer(serializers.Serializer[Any]):
     code_from = serializers.CharField(allow_null=True, help_text=(
         "The repository from which the code would be fetched after the launch."))
     findings = FindingSerializer(many=True)
-    notes = serializers.ListField(child=serializers.CharField(), help_text="Notes on how the config is interpreted.")
+    notes = serializers.ListField(child=serializers.CharField(), help_text="Notes on how the config is interpreted, "
+                                                                           "and what the experiment is expected to "
+                                                                           "take.")
+    forecast = ForecastSerializer()
 
 
 def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, Any]:
@@ -56,4 +62,6 @@ def check_document(parsed: ParsedConfig, checked: CheckedLaunch) -> dict[str, An
         "code_folder": None if folder is None else str(folder),
         "code_folders": {part.name: part.folder for part in checked.options.code_parts()},
         "code_size": checked.code_size, "code_from": checked.code_from,
-        "findings": checked.findings, "notes": [*parsed.notes, *checked.notes]}).data)
+        "findings": checked.findings,
+        "notes": [*parsed.notes, *checked.notes, *forecast_in_words(checked.forecast)],
+        "forecast": forecast_document(checked.forecast, timezone.now())}).data)

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.utils import timezone
 from rest_framework import serializers
 
-from nniweb.experiments.models import ApiToken, Cluster
+from nniweb.experiments.budgets.spending import UNITS
+from nniweb.experiments.models import ApiToken, Budget, Cluster
 from nniweb.experiments.models.account import LeashRole, Scope
+from nniweb.experiments.queries.token_budgets import budgets_of_tokens
+
+
+class BudgetLineSerializer(serializers.Serializer[Any]):
+    """A limit of a budget of a token. Amounts are hours, trials or money."""
+
+    period = serializers.ChoiceField(choices=Budget.Period.choices)
+    unit = serializers.ChoiceField(choices=UNITS)
+    limit = serializers.FloatField()
+    used = serializers.FloatField(help_text="By trials that have ended, and by running ones so far.")
+    left = serializers.FloatField()
 
 
 class LimitsSerializer(serializers.Serializer[Any]):
@@ -27,6 +40,7 @@ class LimitsSerializer(serializers.Serializer[Any]):
         "Whether it may use only the clusters that are listed; they may all have been deleted."))
     max_trials = serializers.IntegerField(allow_null=True, help_text=(
         "Trials at a time, of all that it asked for; null: no limit."))
+    budgets = BudgetLineSerializer(many=True, help_text="Each limit of its budgets, and how it stands.")
 
 
 class RunningSerializer(serializers.Serializer[Any]):
@@ -37,10 +51,13 @@ class RunningSerializer(serializers.Serializer[Any]):
 
 
 def limits_document(tokens: Sequence[ApiToken]) -> list[dict[str, Any]]:
-    """As ``LimitsSerializer`` says, of each. At most one query."""
+    """As ``LimitsSerializer`` says, of each. A query for clusters, and those of their budgets."""
+    budgets = budgets_of_tokens([token.pk for token in tokens], timezone.now())
     ids = {public_id for token in tokens for public_id in token.clusters}
     names = dict(Cluster.objects.filter(public_id__in=ids).values_list("public_id", "name")) if ids else {}
     return [{"name": token.name, "scope": token.scope, "expires_at": token.expires_at, "roles": token.roles,
              "everything": token.everything,
              "clusters": sorted(names[public_id] for public_id in token.clusters if public_id in names),
-             "is_limited_to_clusters": bool(token.clusters), "max_trials": token.max_trials} for token in tokens]
+             "is_limited_to_clusters": bool(token.clusters), "max_trials": token.max_trials,
+             "budgets": [{"period": line.period, "unit": line.unit, "limit": line.limit, "used": line.used,
+                          "left": line.left} for line in budgets.get(token.pk, ())]} for token in tokens]

@@ -12,6 +12,7 @@ from rest_framework import serializers
 
 from nniweb.documents.places import PlaceSerializer
 from nniweb.documents.reasons import reason_document
+from nniweb.documents.variants import GivenVariantSerializer, VariantSerializer, variant_of
 from nniweb.experiments.models import (
     Attempt,
     Metric,
@@ -38,6 +39,8 @@ ATTEMPT_COLUMNS = ("trial_id", "number", "machine_name", "gpu_indices", "exit_co
 PROPOSAL_COLUMNS = ("first_sequence_id", "state", "begun", "wanted", "value_count", "failed_count", "mean",
                     "standard_error")
 
+VARIANT_COLUMNS = ("sha256", "file_count", "changed_bytes", "storage_path", "removed_at")
+
 #: Of a trial with several parameter sets the first ones, which lists show; its own address has them all.
 MOST_SETS_SHOWN = 20
 
@@ -48,9 +51,10 @@ LONGEST_NOTE = 20_000
 
 def with_details(trials: QuerySet[Trial]) -> QuerySet[Trial]:
     """What ``TrialSerializer`` needs, in four queries however many trials there are."""
-    return trials.select_related("experiment__cluster", "proposal", "continues").only(
+    return trials.select_related("experiment__cluster", "proposal", "continues", "variant").only(
         *(field.attname for field in Trial._meta.concrete_fields), "experiment__public_id",
         "experiment__cluster__name", "continues__public_id", "continues__sequence_id",
+        *(f"variant__{column}" for column in VARIANT_COLUMNS),
         *(f"proposal__{column}" for column in PROPOSAL_COLUMNS)).prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(
             Q(index=0) | Q(value__isnull=False),
@@ -158,6 +162,7 @@ class TrialSerializer(serializers.Serializer[Any]):
     feasible = serializers.BooleanField(allow_null=True, help_text=(
         "Whether its result satisfies the experiment's constraints on outcomes; null without a result or constraints."))
     intermediate_count = serializers.IntegerField()
+    variant = VariantSerializer(allow_null=True, help_text="null: it runs the code of the experiment as it is.")
     tags = serializers.ListField(child=serializers.CharField())
     cluster = serializers.CharField(help_text="Where the latest attempt runs or ran; \"\" before the first.")
     machine = serializers.CharField()
@@ -194,7 +199,7 @@ class TrialSerializer(serializers.Serializer[Any]):
             "latest_number": trial.latest_number,
             "metrics": {row.metric.name: {"final": row.final, "latest": row.latest} for row in numbers},
             "on_front": trial.on_front, "feasible": None if trial.final_value is None else trial.feasible,
-            "intermediate_count": trial.intermediate_count, "tags": trial.tags,
+            "intermediate_count": trial.intermediate_count, "variant": variant_of(trial), "tags": trial.tags,
             "cluster": cluster_name(trial, attempt), "machine": attempt.machine_name if attempt else "",
             "gpu_indices": attempt.gpu_indices if attempt else None,
             "exit_code": attempt.exit_code if attempt else None, "attempt": attempt.number if attempt else 0,
@@ -253,10 +258,17 @@ class NewTrialSerializer(StrictSerializer):
     """A trial with hand-picked parameters; they need not lie inside the search space."""
 
     parameters = serializers.DictField()
+    variant = GivenVariantSerializer(required=False)
 
 
 class RerunSerializer(StrictSerializer):
     parameters = serializers.DictField(required=False, help_text="The parameters of the trial if left out.")
+    variant = GivenVariantSerializer(required=False, allow_null=True, help_text=(
+        "The variant of the trial if left out; null: the code as it is."))
+
+
+class CheckedParametersSerializer(StrictSerializer):
+    parameters = serializers.DictField()
 
 
 class ParameterNoteSerializer(serializers.Serializer[Any]):

@@ -1,7 +1,10 @@
-"""Headers of what is sent as a file, whose content and name are somebody else's."""
+"""What is sent as a file: headers, as content and name are somebody else's, and long content as it is made."""
 
 import re
+from collections.abc import AsyncIterator, Iterator
 
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connection
 from django.utils.http import content_disposition_header
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
@@ -16,3 +19,17 @@ def as_attachment(name: str) -> dict[str, str]:
 
 #: Of content that is sent without a name for it.
 SHOWN_AS_NOTHING = {"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"}
+
+
+async def sent(pieces: Iterator[str]) -> AsyncIterator[bytes]:
+    """The pieces as the reader takes them: nothing is held open in the database in between."""
+
+    def next_piece() -> str | None:
+        try:
+            return next(pieces, None)
+        finally:
+            if not connection.in_atomic_block:  # a test's
+                close_old_connections()
+
+    while (piece := await sync_to_async(next_piece, thread_sensitive=True)()) is not None:
+        yield piece.encode()

@@ -1,7 +1,8 @@
 """Changes that may be tried: with ``?dry_run=true`` a request is carried out whole, answered, and taken back.
 
 The answer is what the change would have led to, and every refusal is that of the change itself: rights, the present
-state, limits. Nothing is left of it: no row, no entry in the audit log, no message to people, no ring of the bell.
+state, limits. Nothing is left of it: no row, no entry in the audit log, no message to people, no ring of the bell. Only
+the text of a code variant stays for a day, as that of a refused proposal.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from rest_framework.request import Request
 from trainingservice.words.shown_value import shown
 
 NAME = "dry_run"
-#: For the schema of a view that uses ``unless_dry_run``.
+#: For the schema of a view that has ``has_dry_run = True`` and uses ``unless_dry_run``.
 PARAMETER = OpenApiParameter(NAME, bool, description=(
     "true: check the request and answer as if it were carried out, but change nothing."))
 

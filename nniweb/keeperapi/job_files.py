@@ -39,10 +39,11 @@ def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
         first = first_parameters([attempt.trial_id]).get(attempt.trial_id)
         form = application_form(attempt, first, service, KeeperAccess(urls=(), token=""))
         code: contract.CodeDocument | None = None
-        if experiment.code is not None:
-            code = {"sha256": experiment.code.sha256}
-        elif service.shares_code_folder and experiment.code_folder:
+        runs_in_folder = service.shares_code_folder and form.variant is None and not form.options.copies_code()
+        if experiment.code_folder and runs_in_folder:
             code = {"folder": experiment.code_folder}
+        elif experiment.code is not None:
+            code = {"sha256": experiment.code.sha256}
         gpus = None if attempt.gpu_indices is None else tuple(attempt.gpu_indices)
         return job_document(form, platform=service.platform, code=code, gpu_indices=gpus)
     finally:

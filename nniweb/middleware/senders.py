@@ -13,7 +13,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from nniweb.database.outage_logs import first_line
 from nniweb.experiments.models import User
 from nniweb.http.asgi import Scope
-from nniweb.http.authentication import TokenAuthentication
+from nniweb.http.callers.authentication import TokenAuthentication
 from nniweb.middleware.allowances import ANYBODYS_BYTES
 from nniweb.middleware.nni_port import came_through_a_port
 

@@ -25,7 +25,7 @@ from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.yaml_positions import read_mapping
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
 from nniweb.http.attachment import SHOWN_AS_NOTHING
-from nniweb.http.authentication import SessionAuthentication, TokenAuthentication
+from nniweb.http.callers.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.http.error_form import answer_error
 from nniweb.http.permissions import signed_in_user
 from nniweb.http.renderers import ExactJSONRenderer

@@ -8,7 +8,7 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 from nniweb.experiments.models import User
-from nniweb.http.authentication import TokenAuthentication
+from nniweb.http.callers.authentication import TokenAuthentication
 from nniweb.observability.figures import all_figures, is_metrics_token
 
 WHO_MAY_READ = ("Only administrators (with a session, or Authorization: Token ...) and clients with "

@@ -30,6 +30,7 @@ from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection, give_connection_back
 from nniweb.experiments.sql.selected_rows import select
+from nniweb.experiments.variants.stored_variants import remove_unused_variants
 from nniweb.process.process_identity import host_name, is_alive_here, own_start_time
 from nniweb.tuning.custom_algorithms.module_search import module_folders
 from nniweb.tuning.process.tuner_client import TunerClient
@@ -202,6 +203,7 @@ class Supervisor:
         if time.monotonic() >= self._next_tidying:
             self._next_tidying = time.monotonic() + TIDY_SECONDS
             try:
+                remove_unused_variants(timezone.now())  # before the archives that they are of
                 remove_unused(timezone.now())
                 forget_sessions(timezone.now())
             except OSError as error:

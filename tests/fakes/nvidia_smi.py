@@ -6,7 +6,7 @@ file is named by NVIDIA_SMI_FAKE_FILE:
 
     {"gpus": [{"name": ..., "utilization": 0-100, "memory_used": MiB, "memory_total": MiB, "processes": [pid, ...],
                "errors": uncorrected ones of its memory, "says": what stands in place of its values, None for nothing}],
-     "failure": null or [exit code, text], "delay": seconds}
+     "memory_of": {pid: MiB}, "failure": null or [exit code, text], "delay": seconds}
 
 Each call adds a line with its first argument to the file of the same name with ``.calls`` at its end.
 """
@@ -80,7 +80,8 @@ def gpu_field(name: str, index: int, gpu: dict[str, Any]) -> str:
     """One column of ``--query-gpu``."""
     known = {"index": index, "uuid": uuid(index), "name": gpu["name"], "utilization.gpu": gpu["utilization"],
              "memory.used": gpu["memory_used"], "memory.total": gpu["memory_total"],
-             "ecc.errors.uncorrected.volatile.total": gpu.get("errors", 0), "retired_pages.pending": "No"}
+             "ecc.errors.uncorrected.volatile.total": gpu.get("errors", 0), "retired_pages.pending": "No",
+             "compute_mode": gpu.get("compute_mode", "Default")}
     if gpu.get("says") and name not in ("index", "uuid", "name"):
         return str(gpu["says"])
     return str(known.get(name, "[N/A]"))
@@ -121,7 +122,8 @@ def main(arguments: list[str]) -> int:
     elif query.startswith("--query-compute-apps="):
         for index, gpu in enumerate(gpus):
             for pid in gpu["processes"]:
-                known = {"gpu_uuid": uuid(index), "pid": str(pid)}
+                known = {"gpu_uuid": uuid(index), "pid": str(pid),
+                         "used_memory": str(state.get("memory_of", {}).get(str(pid), "[N/A]"))}
                 columns = query.partition("=")[2].split(",")
                 sys.stdout.write(", ".join(known.get(column, "[N/A]") for column in columns) + "\n")
     else:

@@ -21,6 +21,7 @@ from trainingservice.kubernetes_base.observing import observation
 from trainingservice.kubernetes_base.quotas import Limit, why_no_pod
 from trainingservice.openpai.states import observed_detail, observed_row
 from trainingservice.polling.job_record import Observation
+from trainingservice.ray.states import observed_job
 from trainingservice.reasons import OTHER, arguments_of, code_of
 from trainingservice.rest.rest_client import LogInRefused, RestAnswer, RestClient
 from trainingservice.slurm.queue_rows import JobRow
@@ -72,6 +73,10 @@ def job(reason: str) -> Seen:
     (lambda: openpai(-1003), "preempted", "OpenPAI"),
     (lambda: disrupted("PreemptionByScheduler"), "preempted", "Kubernetes"),
     (lambda: slurm("NODE_FAIL"), "node_failed", "Slurm"),
+    (lambda: observed_job({"status": "FAILED", "error_type": "JOB_SUPERVISOR_ACTOR_DIED"}), "node_failed", "Ray"),
+    (lambda: observed_job({"status": "FAILED", "error_type": "RUNTIME_ENV_SETUP_FAILURE"}), "launch_failed", "Ray"),
+    (lambda: observed_job({"status": "STOPPED"}), "stopped_on_platform", "Ray"),
+    (lambda: observed_job({"status": "PENDING"}), "platform_queue", "Ray"),
     (lambda: openpai(-1001), "node_failed", "OpenPAI"),
     (lambda: disrupted("DeletionByPodGC"), "node_failed", "Kubernetes"),
     (lambda: slurm("TIMEOUT"), "platform_time_limit", "Slurm"),

@@ -235,6 +235,25 @@ def test_gpu_readings_go_with_the_heartbeats(monkeypatch, tmp_path, agents, atte
     server.wait_for(lambda: server.ended)
 
 
+def test_what_a_trial_has_of_its_gpu_is_told_apart_from_what_others_have(
+        monkeypatch, tmp_path, agents, attempt, server):
+    fake = FakeNvidiaSmi(tmp_path, monkeypatch)
+    agent = agents()
+    agent.start(attempt, "exec sleep 60", gpu_indices=[1])
+    trial = wait_until(lambda: attempt.exists(contract.TRIAL_FILE) and attempt.read(contract.TRIAL_FILE))
+    fake.state["memory_of"] = {str(trial["pid"]): 3000, str(os.getpid()): 500}
+    fake.set_processes(1, trial["pid"], os.getpid())
+    gpus = server.wait_for(lambda: next((report["resources"]["gpus"] for report in server.reports
+                                         if any("own_bytes" in gpu for gpu in
+                                                report.get("resources", {}).get("gpus", []))), None))
+    assert [(gpu["index"], gpu["own_bytes"]) for gpu in gpus] == [(1, 3000 << 20)]
+    assert [gpu["others_bytes"] for gpu in agent.ask("gpus")["gpus"]] == [0, 500 << 20]
+    fake.set_processes(1, trial["pid"], 4_000_000)  # of another container
+    assert [gpu["others_bytes"] for gpu in agent.ask("gpus")["gpus"]] == [0, None]
+    server.orders = [{"order": "stop"}]
+    assert server.wait_for(lambda: server.ended)["gpu_peak"] == 3000 << 20
+
+
 def test_the_machine_is_described(agent, tmp_path):
     answer = agent.ask("machine", paths=[str(tmp_path / "not" / "made" / "yet")])
     assert answer["machine_id"] == agent.hello["machine_id"]

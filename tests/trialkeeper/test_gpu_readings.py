@@ -17,8 +17,8 @@ from trialkeeper.smi_program import NoGpuReading
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings" / "gpus"
 GB = 1024 ** 3
-#: index, uuid, utilization, used and total MiB, errors, pending, name
-ROW = "{0}, GPU-{0}, 50, 100, 16384, {1}, {2}, NVIDIA A100-SXM4-80GB"
+#: index, uuid, utilization, used and total MiB, errors, pending, mode, name
+ROW = "{0}, GPU-{0}, 50, 100, 16384, {1}, {2}, Default, NVIDIA A100-SXM4-80GB"
 
 Program = Callable[..., None]
 
@@ -63,8 +63,8 @@ def test_a_gpu_with_errors_or_a_pending_reset_is_told_apart_from_one_that_works(
     ("[GPU is lost]", contract.GPU_LOST), ("[GPU requires reset]", contract.GPU_NEEDS_RESET),
     ("[Unknown Error]", contract.GPU_LOST)])
 def test_a_row_that_says_what_is_wrong_is_a_gpu_with_a_fault(program: Program, said: str, fault: str) -> None:
-    program("nvidia-smi", {"query-gpu": (f"0, GPU-0, {said}, {said}, {said}, {said}, {said}, A100\n{row(1)}", 0),
-                           "compute-apps": ("", 0)})
+    values = ", ".join([said] * 6)
+    program("nvidia-smi", {"query-gpu": (f"0, GPU-0, {values}, A100\n{row(1)}", 0), "compute-apps": ("", 0)})
     assert [(gpu["index"], gpu.get("fault")) for gpu in read_gpus()] == [(0, fault), (1, None)]
 
 
@@ -89,13 +89,14 @@ def test_where_nvidia_smi_ends_at_a_lost_gpu_the_others_are_asked_one_by_one(
 
 def test_fields_that_a_driver_does_not_know_are_left_out(program: Program) -> None:
     program("nvidia-smi", {"pending": (recorded("nvidia-smi_unknown_field.txt"), 2),
-                           "query-gpu": ("0, GPU-0, 50, 100, 16384, 1, Tesla K40m\n", 0), "compute-apps": ("", 0)})
+                           "query-gpu": ("0, GPU-0, 50, 100, 16384, 1, Exclusive_Process, Tesla K40m\n", 0),
+                           "compute-apps": ("", 0)})
     [gpu] = read_gpus()
-    assert (gpu["name"], gpu["memory_errors"]) == ("Tesla K40m", 1)
+    assert (gpu["name"], gpu["memory_errors"], gpu["exclusive"]) == ("Tesla K40m", 1, True)
 
 
 @pytest.mark.parametrize("text", [
-    "0; GPU-0; 50; 100; 16384; 0; No; A100\n", "0, GPU-0, 50\n", "gpu0, GPU-0, 50, 100, 16384, 0, No, A100\n"])
+    "0; GPU-0; 50; 100; 16384; 0; No; A100\n", "0, GPU-0, 50\n", "gpu0, GPU-0, 50, 100, 16384, 0, No, Default, A100\n"])
 def test_another_form_is_an_error_and_not_a_machine_without_gpus(program: Program, text: str) -> None:
     program("nvidia-smi", {"query-gpu": (text, 0), "compute-apps": ("", 0)})
     with pytest.raises(NoGpuReading, match="printed a line that is not understood"):

@@ -109,6 +109,17 @@ def test_versions_have_stages_aliases_and_tags(calls):
     assert model["aliases"] == [{"alias": "champion", "version": "1"}]
 
 
+def test_models_that_a_script_has_logged_are_found(calls):
+    for name in ("one", "two"):
+        calls("logged-models", name=name, experiment_id="0", source_run_id=f"run of {name}")
+    def found(**fields):
+        models = calls("logged-models/search", experiment_ids=["0"], **fields)["models"]
+        return [model["info"]["name"] for model in models]
+    assert (found(), found(max_results=1), found(filter="name = 'one'")) == (["two", "one"], ["two"], ["one"])
+    assert found(filter="source_run_id = 'run of two'") == ["two"]
+    assert calls("logged-models/search", experiment_ids=["7"])["models"] == []
+
+
 @pytest.mark.parametrize("name", ["registered-models/get", "model-versions/create", "model-versions/get"])
 def test_a_model_that_is_not_there_is_said_to_be_missing(calls, name):
     assert calls(name, name="wine", version="1", source="/a")["error_code"] == "RESOURCE_DOES_NOT_EXIST"

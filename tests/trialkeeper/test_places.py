@@ -14,6 +14,8 @@ import pytest
 from tests.trialkeeper.hiding_process import lives
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
 from tests.trialkeeper.place_server import PlaceServer
+from trainingservice.code.code_archive import pack_code
+from trainingservice.variants.code_variant import ChangedFile, variant_content, variant_document, write_variant
 from trialkeeper import contract
 
 
@@ -68,6 +70,24 @@ def test_a_trial_is_told_its_own_name_and_parameters(place: PlaceRun, server: Pl
                         parameters=[{"index": 0, "text": '{"x": 5}'}])
     assert process.wait(60) == 0
     assert given.output().split("\n")[:2] == ["trialbbbbbbb 7 b", '{"x": 5}']
+
+
+def test_each_trial_of_a_place_runs_its_own_changes_to_the_code(place: PlaceRun, server: PlaceServer, tmp_path: Path
+                                                               ) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "words").write_text("as it is")
+    archive = pack_code(code.resolve(), tmp_path / "archives")
+
+    def changed(words: str) -> contract.VariantDocument:
+        return variant_document(write_variant(variant_content(
+            archive.sha256, [ChangedFile("words", words, "as it is")]), tmp_path / "variants"))
+
+    process = place.start("cat words", {contract.ENV_PLACE: "0.3"}, code={
+        "sha256": archive.sha256, "archive": str(archive.path)}, variant=changed("first"))
+    second, third = server.give("trialbbbbbbb", variant=changed("second")), server.give("trialccccccc", variant=None)
+    assert process.wait(60) == 0
+    assert [attempt.output() for attempt in (server, second, third)] == ["first", "second", "as it is"]
 
 
 def test_a_daemon_that_ignores_term_is_gone_before_the_next_trial(

@@ -47,6 +47,8 @@ NOT_THERE_YET = 30.0
 #: Up to so many jobs are asked about one by one; more with one question for the whole workspace.
 ONE_BY_ONE = 3
 #: Tags by which our jobs are told from others.
+#: Characters of one environment variable; Linux starts no program with a longer one.
+_LONGEST_VARIABLE = 128 * 1024 - 100
 INSTALLATION_TAG, EXPERIMENT_TAG, TRIAL_TAG = "nniweb_installation", "nni_experiment", "nni_trial"
 
 
@@ -56,6 +58,7 @@ class AzureMlTrainingService(PollingTrainingService):
     platform: ClassVar[str] = "azureml"
     settings_model: ClassVar[type[ClusterSettings]] = AzureMlClusterSettings
     options_model: ClassVar[type[TrialOptions]] = AzureMlTrialOptions
+    takes_variants: ClassVar[bool] = True
     has_places: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False  # the job's log is a way home, too
     poll_interval: ClassVar[tuple[float, float]] = (5.0, 30.0)
@@ -218,6 +221,10 @@ class AzureMlTrainingService(PollingTrainingService):
             code = {"sha256": cast(str, self._sha256(form)), "archive": CODE}
         document = job_document(form.without_checkpoints(), platform=self.platform, code=code)
         document["limits"]["claim_timeout"] = 0.0  # nobody will answer
+        if form.variant is not None and len(_without_expressions(document)) > _LONGEST_VARIABLE:
+            raise PermanentError("The trial's code variant is too large for a job that does not call the server: the "
+                                 "whole job has to fit into an environment variable of 128 KB. Change fewer files, or "
+                                 "set NNIWEB_PUBLIC_URL or nniManagerIp.")
         return document
 
     def _observed(self, job: TrialJobDetail, found: SeenJob) -> Observation:

@@ -6,11 +6,15 @@ must have room for one more trial; then the first ones in index order are taken.
 
 A job that ran out of GPU memory before is put on GPUs that it has for itself, larger ones if need be, and the largest
 ones first.
+
+A job that says how much memory it needs is put on a GPU that has so much left, beside others that have said it: an idle
+one if there is one, else the one that has the least left.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +24,10 @@ from trainingservice.trial_job import GpuDemand
 
 #: Jobs that are named for one GPU.
 MOST_NAMED = 4
+#: Share of a GPU's memory that is not given to jobs: the driver's own, and what lies between allocations.
+RESERVED = 0.03
+#: Jobs that share a GPU by memory, where ``max_trials_per_gpu`` says nothing: they also share its processors.
+MOST_SHARING = 8
 
 
 #: Nothing is known beside the number of GPUs.
@@ -40,23 +48,31 @@ class GpuRequest:
 @dataclass(frozen=True)
 class GpuReading:
     """What was seen of one GPU. ``processes``: how many compute processes ran on it, anybody's. ``memory_total``:
-    bytes, None where the driver does not tell. ``fault``: why it does not work, one of contract.GPU_FAULTS.
+    bytes, None where the driver does not tell; ``memory_used`` of it, by anybody, and ``others_bytes`` by processes
+    that are no trials, both None where that is not known. ``fault``: why it does not work, one of contract.GPU_FAULTS.
+    ``is_exclusive``: the driver lets one process on it.
     """
 
     index: int
     processes: int = 0
     memory_total: int | None = None
     fault: str = ""
+    memory_used: int | None = None
+    others_bytes: int | None = None
+    is_exclusive: bool = False
 
 
 class HeldGpus(tuple[int, ...]):
-    """The indices of the GPUs that a job holds on one machine. ``alone``: they take no other job."""
+    """The indices of the GPUs that a job holds on one machine. ``alone``: they take no other job. ``memory``: bytes
+    that it has of each; 0: all.
+    """
 
     alone: bool
+    memory: int
 
-    def __new__(cls, indices: Iterable[int] = (), alone: bool = False) -> HeldGpus:
+    def __new__(cls, indices: Iterable[int] = (), alone: bool = False, memory: int = 0) -> HeldGpus:
         held = super().__new__(cls, indices)
-        held.alone = alone
+        held.alone, held.memory = alone, memory
         return held
 
 
@@ -65,11 +81,20 @@ def is_alone(held: tuple[int, ...]) -> bool:
     return isinstance(held, HeldGpus) and held.alone
 
 
+def memory_held(held: tuple[int, ...]) -> int:
+    """Bytes that a job has of each of its GPUs; 0: all."""
+    return held.memory if isinstance(held, HeldGpus) else 0
+
+
 @dataclass(frozen=True)
 class Assigned:
-    """The trial gets these GPUs, in ascending order."""
+    """The trial gets these GPUs, in ascending order. ``memory``: so many bytes of each, 0: all. ``room``: then, of
+    each, what all jobs together may have.
+    """
 
     indices: tuple[int, ...]
+    memory: int = 0
+    room: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +134,9 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
             return Impossible(Reason("gpus_too_small", machine=machine, asked=request.gpu_number, has=len(large),
                                      memory=request.demand.memory_above))
         allowed = large
+    if request.demand.memory and not request.demand.alone and any(
+            _for_jobs(seen[index]) >= request.demand.memory for index in allowed if not seen[index].fault):
+        return _choose_by_memory(request, [seen[index] for index in allowed], booked, machine, recently_ours)
     most = 1 if request.demand.alone else request.max_trials_per_gpu
     free: list[int] = []
     held: list[dict[str, Any]] = []
@@ -130,24 +158,83 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     return Waits(Reason("gpu_held", machine=machine, asked=request.gpu_number, free=len(free), held=held))
 
 
+def _for_jobs(gpu: GpuReading) -> int:
+    """Bytes of a GPU that jobs may have where nobody else is on it; 0 where its size is not known."""
+    return int((gpu.memory_total or 0) * (1 - RESERVED))
+
+
+def _room_of(gpu: GpuReading, ours: int) -> int:
+    """Bytes of a GPU that jobs may have together now. ``ours``: what they hold there."""
+    others = gpu.others_bytes if gpu.others_bytes is not None else max(0, (gpu.memory_used or 0) - ours)
+    return _for_jobs(gpu) - others
+
+
+def _choose_by_memory(request: GpuRequest, gpus: Sequence[GpuReading], booked: Mapping[str, tuple[int, ...]],
+                      machine: str, recently_ours: Collection[int]) -> Assigned | Waits:
+    needed = request.demand.memory
+    most = request.max_trials_per_gpu if request.max_trials_per_gpu > 1 else MOST_SHARING
+    holders_of: dict[int, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+    for job, held in booked.items():
+        for index in held:
+            holders_of[index].append((job, held))
+    #: (whether something is on it, what would be left, its number) -> what jobs may have of it
+    fitting: dict[tuple[bool, int, int], int] = {}
+    refused: list[dict[str, Any]] = []
+    for gpu in gpus:
+        holders = holders_of.get(gpu.index, ())
+        ours = sum(memory_held(held) for _, held in holders)
+        room = _room_of(gpu, ours)
+        # a job may have more than it said, and one that has ended may still be in the reading
+        left = min(room - ours, _for_jobs(gpu) - (gpu.memory_used or 0) if holders else room)
+        if gpu.fault:
+            refused.append({"gpu": gpu.index, "jobs": [], "fault": gpu.fault})
+        elif gpu.processes and not holders and gpu.index not in recently_ours and not request.use_active_gpu:
+            refused.append({"gpu": gpu.index, "jobs": [], "processes": gpu.processes})
+        elif left < needed or len(holders) >= (1 if gpu.is_exclusive else most) \
+                or any(is_alone(held) or not memory_held(held) for _, held in holders):
+            jobs = sorted(job for job, _ in holders)
+            refused.append({"gpu": gpu.index, "jobs": jobs[:MOST_NAMED], "more": len(jobs) > MOST_NAMED,
+                            "free_bytes": max(0, left)})
+        else:
+            fitting[bool(holders), left - needed, gpu.index] = room
+    if len(fitting) < request.gpu_number:
+        return Waits(Reason("gpu_held", machine=machine, asked=request.gpu_number, free=len(fitting), held=refused,
+                            memory=needed))
+    chosen = sorted(sorted(fitting)[:request.gpu_number], key=lambda one: one[2])
+    return Assigned(tuple(index for _, _, index in chosen), needed, tuple(fitting[one] for one in chosen))
+
+
 @dataclass(frozen=True)
 class GpuBooking:
     """GPUs of one machine for one node of a job, where no GPU may have more than ``max_jobs_per_gpu`` jobs.
 
-    ``alone``: only this one, also when others come later; the same for all nodes of a job.
+    ``alone``: only this one, also when others come later; the same for all nodes of a job. ``memory``: it has so many
+    bytes of each GPU (the same for all nodes), and others that have said how much they need may have what is left of
+    ``room``, the bytes that all jobs may have of each GPU.
     """
 
     machine_identity: str
     gpu_indices: tuple[int, ...]
     max_jobs_per_gpu: int = 1
     alone: bool = False
+    memory: int = 0
+    room: tuple[int, ...] = ()
 
     def is_taken(self, others: Iterable[tuple[int, ...]]) -> bool:
         """Whether one of these GPUs has no room for it. ``others``: what other jobs hold on the machine."""
         others = list(others)
+        if self.memory:
+            most = self.max_jobs_per_gpu if self.max_jobs_per_gpu > 1 else MOST_SHARING
+            return any(_is_taken_by_memory([held for held in others if index in held], self.memory, room, most)
+                       for index, room in zip(self.gpu_indices, self.room, strict=True))
         most = 1 if self.alone else self.max_jobs_per_gpu
         return any(sum(index in held for held in others) >= most
                    or any(index in held and is_alone(held) for held in others) for index in self.gpu_indices)
+
+
+def _is_taken_by_memory(holders: Sequence[tuple[int, ...]], needed: int, room: int, most: int) -> bool:
+    return len(holders) >= most or any(is_alone(held) or not memory_held(held) for held in holders) \
+        or sum(map(memory_held, holders)) + needed > room
 
 
 class GpuBook(Protocol):
@@ -170,6 +257,9 @@ class GpuBook(Protocol):
     def free(self, job_name: str) -> None:
         """The job has ended or will not start: let go of what it holds. Harmless if it holds nothing."""
 
+    def demand(self, job_name: str, known: GpuDemand) -> GpuDemand:
+        """What a job needs as far as that is known now. ``known``: what its form says."""
+
 
 class MemoryGpuBook:
     """A GpuBook for one process, for services used without nniweb."""
@@ -183,7 +273,7 @@ class MemoryGpuBook:
             return self._on(machine_identity)
 
     def _on(self, machine_identity: str) -> dict[str, HeldGpus]:
-        return {job: HeldGpus((index for node in here for index in node.gpu_indices), here[0].alone)
+        return {job: HeldGpus((index for node in here for index in node.gpu_indices), here[0].alone, here[0].memory)
                 for job, nodes in self._held.items()
                 if (here := [node for node in nodes if node.machine_identity == machine_identity])}
 
@@ -202,3 +292,6 @@ class MemoryGpuBook:
     def free(self, job_name: str) -> None:
         with self._lock:
             self._held.pop(job_name, None)
+
+    def demand(self, job_name: str, known: GpuDemand) -> GpuDemand:
+        return known

@@ -25,9 +25,10 @@ MAX_AGE = 2 * BUSY_INTERVAL
 
 def reading_of(gpu: Mapping[str, Any]) -> GpuReading:
     """One GPU as the agent reads it, see ``trialkeeper.gpu_usage.read_gpus``."""
-    total = gpu.get("memory_total")
-    return GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0), None if total is None else int(total),
-                      str(gpu.get("fault") or ""))
+    total, used, others = (None if gpu.get(name) is None else int(gpu[name])
+                           for name in ("memory_total", "memory_used", "others_bytes"))
+    return GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0), total, str(gpu.get("fault") or ""), used,
+                      others, bool(gpu.get("exclusive")))
 
 
 @dataclass(frozen=True)

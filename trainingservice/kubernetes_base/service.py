@@ -71,6 +71,7 @@ class KubernetesService(PollingTrainingService):
     settings_model: ClassVar[type[ClusterSettings]] = KubernetesClusterSettings
     options_model: ClassVar[type[TrialOptions]] = KubernetesTrialOptions
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 20.0)
+    takes_variants: ClassVar[bool] = True
     suspends_jobs: ClassVar[bool] = True
     keeps_ended_jobs: ClassVar[bool] = True
     settings: KubernetesClusterSettings

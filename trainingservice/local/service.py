@@ -19,7 +19,7 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code.code_archive import archive_of
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.files.output_folder import FolderElsewhere, FolderHere, OutputFolder
-from trainingservice.gpus.gpu_slots import Assigned, GpuRequest, Impossible, choose_gpus
+from trainingservice.gpus.gpu_slots import Assigned, GpuBooking, GpuRequest, Impossible, choose_gpus
 from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
@@ -58,7 +58,8 @@ class LocalTrainingService(PollingTrainingService):
     """Runs trials on this machine.
 
     The command runs in the user's code folder itself, as with NNI (``snapshotCode`` gives each trial
-    a copy). All else lies in ``<state folder>/trials/<experiment>/<job name>``. Keepers are started
+    a copy, and a code variant gives one to its trial). All else lies in
+    ``<state folder>/trials/<experiment>/<job name>``. Keepers are started
     by the machine's agent, a child process; neither ends when the server does. The agent tells of each
     start and end at once, so the intervals of questions are a safety net only.
     """
@@ -68,6 +69,7 @@ class LocalTrainingService(PollingTrainingService):
     options_model: ClassVar[type[TrialOptions]] = LocalTrialOptions
     shares_code_folder: ClassVar[bool] = True
     ships_code: ClassVar[bool] = False
+    takes_variants: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
     pinned_to_host: ClassVar[bool] = True
     metadata_keys: ClassVar[dict[str, str]] = {
@@ -288,7 +290,7 @@ class LocalTrainingService(PollingTrainingService):
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         for job in jobs:
             detail = job.detail
-            if not job.ended and detail.gpu_indices:
+            if not job.ended and detail.gpu_indices and detail.id not in self.context.gpu_book.booked(self._identity):
                 # a book that does not outlive its process has forgotten it; the trial runs there whatever others do
                 self.context.gpu_book.book(self._identity, detail.id, detail.gpu_indices, 1_000_000,
                                            detail.form.gpu_demand.alone)
@@ -343,14 +345,15 @@ class LocalTrainingService(PollingTrainingService):
         if look.error:
             raise MustWait(Reason("gpus_unread", machine=self._host, asked=job.form.gpu_number, error=look.error))
         request = self._request(job.form.options, (job.form.gpu_number or 0) * nodes_of(job.form.options))
-        request = replace(request, demand=job.form.gpu_demand)
+        request = replace(request, demand=self.context.gpu_book.demand(job.id, job.form.gpu_demand))
         choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if not isinstance(choice, Assigned):
             raise MustWait(choice.reason)
-        if not self.context.gpu_book.book(self._identity, job.id, choice.indices, request.max_trials_per_gpu,
-                                          request.demand.alone):
+        if not self.context.gpu_book.book_nodes(job.id, [
+                GpuBooking(self._identity, choice.indices, request.max_trials_per_gpu, request.demand.alone,
+                           choice.memory, choice.room)]):
             raise MustWait(Reason("gpu_taken", asked=request.gpu_number),
                            retry_after=0.2)
         return choice.indices
@@ -385,7 +388,8 @@ class LocalTrainingService(PollingTrainingService):
         if code is None:
             return None
         user_folder = self._agents.user_folder(self._os_user(job))
-        if code.folder is not None and not self._options(job.form.options).copies_code():
+        in_folder = code.folder is not None and not self._options(job.form.options).copies_code()
+        if in_folder and job.form.variant is None:
             return {"folder": str(code.folder)}
         scratch = self._code_folder(experiment_id)
         with self._packing:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainingservice.keeper.fetched_keeper import FETCH, keeper_path
 from trainingservice.keeper.keeper_variables import place_variables
 from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.openpai.storages import own_storages
 from trainingservice.openpai.templates import all_commands
-from trainingservice.openpai.without_storage import FETCH
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import contract
 
@@ -133,10 +133,10 @@ def _commands(form: JobApplicationForm, start: KeeperStart, number: int, name: s
         ]
     if start.keeper:
         return [*lines, f"exec python3 {shlex.quote(start.keeper)} run"]
-    at_server = f"{contract.URL_PREFIX}trials/{form.job_name}/keeper"
     # in one entry of the list: the cluster takes the blanks off the ends of each
     return [*lines, "nniweb_keeper=$(mktemp)",
-            f"python3 - \"$nniweb_keeper\" {at_server} <<'END_OF_THE_FETCHER'\n{FETCH}END_OF_THE_FETCHER",
+            f"python3 - \"$nniweb_keeper\" {keeper_path(form.job_name)} <<'END_OF_THE_FETCHER'\n{FETCH}"
+            "END_OF_THE_FETCHER",
             'exec python3 "$nniweb_keeper" run']
 
 

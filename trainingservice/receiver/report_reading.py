@@ -294,7 +294,12 @@ def _read_ended(raw: Mapping[str, Any]) -> dict[str, Any]:
             "message": storable(message[:MAX_MESSAGE]), "duration": duration,
             "warm_start": _read_warm_start(raw.get("warm_start")),
             "metric_problems": _read_metric_problems(raw.get("metric_problems")),
-            "out_of_memory": read_out_of_memory(raw.get("out_of_memory"))}
+            "out_of_memory": read_out_of_memory(raw.get("out_of_memory")), "gpu_peak": _read_size(raw.get("gpu_peak"))}
+
+
+def _read_size(raw: Any) -> int | None:
+    """Bytes; None where they are not told, or not in a form that can be read."""
+    return raw if _is_int(raw) and 0 <= raw <= _INT64 else None
 
 
 def _read_warm_start(raw: Any) -> contract.WarmStartDocument | None:
@@ -407,7 +412,7 @@ def _read_resources(raw: Any) -> dict[str, Any] | None:
                                if (value := _finite_or_none(raw.get(name))) is not None}
     gpus = raw.get("gpus")
     if isinstance(gpus, list):
-        reading["gpus"] = [{name: value for name in ("index", "utilization", "memory_bytes")
+        reading["gpus"] = [{name: value for name in ("index", "utilization", "memory_bytes", "own_bytes")
                             if (value := _finite_or_none(gpu.get(name))) is not None}
                            for gpu in gpus[:MAX_GPUS] if isinstance(gpu, Mapping)]
     return reading

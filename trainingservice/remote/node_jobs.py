@@ -106,7 +106,8 @@ class NodeJobs:
     def start(self, job: TrialJobDetail, views: Sequence[MachineView], kept: Sequence[str]) -> Observation:
         """Place all ranks, book their GPUs in one step, and start rank 0. Raises MustWait, PermanentError."""
         number = job.form.gpu_number
-        choice = choose_machines(nodes_of(job.form.options), number, views, kept=kept, demand=job.form.gpu_demand)
+        demand = self._context.gpu_book.demand(job.id, job.form.gpu_demand)
+        choice = choose_machines(nodes_of(job.form.options), number, views, kept=kept, demand=demand)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
@@ -114,7 +115,7 @@ class NodeJobs:
         machines = [self._machines[placed.address] for placed in choice]
         if number and not self._context.gpu_book.book_nodes(job.id, [
                 GpuBooking(machine.identity, placed.gpu_indices or (), machine.settings.max_trial_number_per_gpu,
-                           job.form.gpu_demand.alone)
+                           demand.alone, placed.memory, placed.room)
                 for machine, placed in zip(machines, choice, strict=True)]):
             raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
         with self._lock:

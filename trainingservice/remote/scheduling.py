@@ -44,10 +44,14 @@ class MachineView:
 
 @dataclass(frozen=True)
 class Placed:
-    """The trial goes to this machine; ``gpu_indices`` None where GPUs are not looked at."""
+    """The trial goes to this machine; ``gpu_indices`` None where GPUs are not looked at. ``memory``, ``room``: as of
+    ``Assigned``.
+    """
 
     address: str
     gpu_indices: tuple[int, ...] | None = None
+    memory: int = 0
+    room: tuple[int, ...] = ()
 
 
 def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, kept: Collection[str] = (),
@@ -86,7 +90,8 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, k
             else:
                 held = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
                 size = _smallest(machine, choice.indices) if demand.alone else 0
-                fitting.append(((machine.failures, -size, held, order), Placed(machine.address, choice.indices)))
+                fitting.append(((machine.failures, -size, held, order),
+                                Placed(machine.address, choice.indices, choice.memory, choice.room)))
     if fitting:
         return min(fitting, key=lambda pair: pair[0])[1]
     if not reasons:

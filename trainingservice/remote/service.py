@@ -15,7 +15,8 @@ from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError, Unsupported
 from trainingservice.files.output_folder import NoSuchOutput, OutputFolder
-from trainingservice.gpus.gpu_slots import Impossible, Waits
+from trainingservice.gpus.gpu_slots import GpuBooking, Impossible, Waits, memory_held
+from trainingservice.gpus.refused_demands import RefusedDemands
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
@@ -60,6 +61,7 @@ class RemoteTrainingService(PollingTrainingService):
     platform: ClassVar[str] = "remote"
     settings_model: ClassVar[type[ClusterSettings]] = RemoteClusterSettings
     options_model: ClassVar[type[TrialOptions]] = RemoteTrialOptions
+    takes_variants: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
     metadata_keys: ClassVar[dict[str, str]] = {
         "host_keys": "Fingerprints of host keys, for jump hosts and for machines whose settings have none: a JSON "
@@ -81,6 +83,7 @@ class RemoteTrainingService(PollingTrainingService):
         self._absent: dict[str, set[str]] = {}  # job -> machines that do not have it
         self._present_at: dict[str, float] = {}  # job -> monotonic seconds when a machine last had it
         self._waiting = WaitingTrials(monotonic)
+        self._refused = RefusedDemands(monotonic)
         self._outputs = OutputFolders(self._keys, self.keeper_bundle, context.clock)
         self._nodes = NodeJobs(self, self._machines, self._places, context, monotonic)
 
@@ -185,8 +188,13 @@ class RemoteTrainingService(PollingTrainingService):
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         self._make_machines()
-        views = [self._view(machine, job) for machine in self._machines.values()]
         number = job.form.gpu_number
+        demand = self.context.gpu_book.demand(job.id, job.form.gpu_demand)
+        # one that was tried before has no booking of an earlier object
+        if number and not _has_nodes(job) and self._waiting.knows(job.id) and (
+                why := self._refused.why(number, demand)) is not None:
+            raise MustWait(why)
+        views = [self._view(machine, job) for machine in self._machines.values()]
         kept = self._waiting.machines_kept_from(
             job, views, {other.id for other in self.list_trial_jobs() if not other.status.is_end})
         if _has_nodes(job):
@@ -199,16 +207,17 @@ class RemoteTrainingService(PollingTrainingService):
             self._absent.pop(job.id, None)
             return seen
         held = self._booked_before(job)
-        choice = held or choose_machine(number, views, kept=kept, demand=job.form.gpu_demand)
+        choice = held or choose_machine(number, views, kept=kept, demand=demand)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
             self._waiting.note(job)
+            self._refused.note(number or 0, demand, choice.reason)
             raise MustWait(choice.reason)
         machine = self._machines[choice.address]
-        if choice.gpu_indices is not None and not self.context.gpu_book.book(
-                machine.identity, job.id, choice.gpu_indices, machine.settings.max_trial_number_per_gpu,
-                job.form.gpu_demand.alone):
+        if choice.gpu_indices is not None and not self.context.gpu_book.book_nodes(job.id, [
+                GpuBooking(machine.identity, choice.gpu_indices, machine.settings.max_trial_number_per_gpu,
+                           demand.alone, choice.memory, choice.room)]):
             raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
         self._waiting.forget(job.id)
         self._places[job.id] = choice.address
@@ -440,6 +449,10 @@ class RemoteTrainingService(PollingTrainingService):
 
     # --- choosing --------------------------------------------------------------------------
 
+    def room_may_be_free(self) -> None:
+        self._refused.forget()
+        super().room_may_be_free()
+
     def _view(self, machine: RemoteMachine, job: TrialJobDetail) -> MachineView:
         settings, look = machine.settings, machine.look
         trials = sum(place == machine.address for name, place in list(self._places.items())
@@ -465,7 +478,7 @@ class RemoteTrainingService(PollingTrainingService):
         for machine in self._machines.values():
             booked = self.context.gpu_book.booked(machine.identity).get(job.id) if machine.identity else None
             if booked and machine.is_connected:
-                return Placed(machine.address, booked)
+                return Placed(machine.address, tuple(booked), memory_held(booked), (2 ** 62,) * len(booked))
         return None
 
     def _held_gpus(self, identity: str) -> frozenset[int]:

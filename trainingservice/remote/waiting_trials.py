@@ -33,6 +33,10 @@ class WaitingTrials:
         if job.form.gpu_number:
             self._since.setdefault(job.id, _Wait(self._monotonic(), job.form.gpu_number, nodes_of(job.form.options)))
 
+    def knows(self, job_name: str) -> bool:
+        """Whether it waits for GPUs since this object has first tried it."""
+        return job_name in self._since
+
     def forget(self, job_name: str) -> None:
         """It has started, or ended."""
         self._since.pop(job_name, None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import ClusterSettings
@@ -31,6 +32,8 @@ class SharedFolderTrainingService(PollingTrainingService):
 
     One that overrides ``open``, ``close``, ``job_ended`` or ``remove_experiment`` calls the method here, too.
     """
+
+    takes_variants: ClassVar[bool] = True
 
     def __init__(self, settings: ClusterSettings, context: ServiceContext, storage: SharedFolder, *,
                  journal: Callable[[Path, Disk], JournalSource] = FolderJournal,

@@ -31,6 +31,7 @@ from trainingservice.trial_job import (
     parameter_text,
 )
 from trainingservice.trial_job_status import ENDS, TrialJobStatus
+from trainingservice.variants.code_variant import ChangedFile, CodeVariant, variant_content, write_variant
 from trialkeeper import contract
 
 #: Seconds until an expectation counts as disappointed. Generous: a passing suite never waits so long.
@@ -140,6 +141,11 @@ class Bench:
         """This folder as code, with its archive as the host would make it."""
         archive = pack_code(folder.resolve(), self.folder / "archives")
         return TrialCode(folder=folder, archive=archive.path, sha256=archive.sha256)
+
+    def variant(self, code: TrialCode, *files: ChangedFile) -> CodeVariant:
+        """Changes to this code, as the host would keep them."""
+        assert code.sha256 is not None
+        return write_variant(variant_content(code.sha256, files), self.folder / "variants")
 
     def form(self, command: str | None = None, *, script: str | None = None, parameters: Any = None,
              experiment: str | None = None, trial: str | None = None, limits: Mapping[str, Any] = {},

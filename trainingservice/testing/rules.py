@@ -56,6 +56,9 @@ RULES: dict[str, str] = {
     "test_two_trials_see_each_others_files_only_where_the_folder_is_shared":
         "Each trial has a copy of the code, unless shares_code_folder says otherwise. What one writes must not change "
         "what the next one runs.",
+    "test_a_trial_with_a_variant_runs_the_changed_file_and_the_next_one_the_original":
+        "Where takes_variants is True, the keeper gets the job's variant and a copy of the code archive, which it "
+        "changes. The code folder, and what other trials run, stay as they are.",
     "test_the_command_is_shell_text":
         "The command is run by a shell as it is written: quotes, pipes, several lines. It must not pass through a "
         "second shell on its way.",
@@ -65,7 +68,7 @@ RULES: dict[str, str] = {
     "test_two_nodes_of_a_trial_meet_and_rank_0_alone_reports":
         "Where the options are NodeOptions and the platform has room, a trial has one keeper on each node with the "
         "job's node, MASTER_ADDR leads to rank 0, and only rank 0's journal is the attempt's. platform_state has the "
-        "ranks.",
+        "ranks. Where takes_variants is True, each node has the trial's changes to the code.",
     "test_a_rank_that_fails_ends_the_trial_and_is_named":
         "A rank that fails ends all, and the job is FAILED with the reason rank_failed when no rank runs any more. "
         "trial_of_ranks decides it; the platform carries out what it says must be ended.",

@@ -38,6 +38,7 @@ class ScriptedTrainingService(PollingTrainingService):
 
     platform: ClassVar[str] = "scripted"
     settings_model: ClassVar[type[ClusterSettings]] = ScriptedClusterSettings
+    takes_variants: ClassVar[bool] = True
     needs_public_url: ClassVar[bool] = False
     pinned_to_host: ClassVar[bool] = True
     metadata_keys: ClassVar[dict[str, str]] = {"note": "any text; it has no effect",

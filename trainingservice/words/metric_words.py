@@ -19,5 +19,6 @@ def metrics_not_found(trial: int, problem: str, detail: str = "") -> str:
     if problem == "no_result":
         found = f"Found: {detail}." if detail else "No other metric was found either."
         return (f"Trial {trial} ended well, but its result was not found. {found} Compare metrics.result and the other "
-                "fields of metrics with what the script prints or writes.")
+                "fields of metrics with what the script prints or writes. Files are looked for in $NNI_OUTPUT_DIR "
+                "alone: start a script that writes into its working directory with cd \"$NNI_OUTPUT_DIR\".")
     return f"Metrics of trial {trial} are missing, because {METRIC_PROBLEMS.get(problem, problem).format(detail)}."

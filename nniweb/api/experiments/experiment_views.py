@@ -238,6 +238,8 @@ def heir(user: User, experiment: Experiment, name: str) -> User:
 class ExperimentActionView(ExperimentView):
     """Writes what is wanted of an experiment; the worker makes it so, and the answer may still show the old status."""
 
+    has_dry_run = True
+
     def act(self, request: Request, intent: Callable[[Experiment, User | None], None]) -> Response:
         experiment = self.get_object()
         with unless_dry_run(request):

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from nniweb.api.experiments.experiment_views import ExperimentView
 from nniweb.documents.trials import TrialSerializer, with_details
+from nniweb.documents.variants import GivenVariantSerializer
 from nniweb.experiments.actions.external_proposals import (
     MOST_AT_ONCE,
     Proposed,
@@ -21,6 +22,7 @@ from nniweb.experiments.actions.external_proposals import (
     told_after,
     wanted,
 )
+from nniweb.experiments.actions.given_variants import kept_variants
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.models.trial import LONGEST_PROPOSAL_KEY
 from nniweb.http import dry_run
@@ -35,6 +37,7 @@ class NewProposalSerializer(StrictSerializer):
     key = serializers.CharField(required=False, max_length=LONGEST_PROPOSAL_KEY, help_text=(
         "The caller's name for the proposal, unique in the experiment. A proposal that is sent again under its key is "
         "not run again."))
+    variant = GivenVariantSerializer(required=False)
 
 
 class ProposalsRequestSerializer(StrictSerializer):
@@ -81,6 +84,8 @@ class ResultSerializer(serializers.Serializer[Any]):
     sequence_id = serializers.IntegerField(allow_null=True, help_text="The trial's number in the experiment.")
     key = serializers.CharField(allow_null=True)
     parameters = serializers.JSONField()
+    variant = serializers.CharField(allow_null=True, help_text=(
+        "SHA-256 of the trial's variant of the code; null: it ran the code as it is."))
     status = serializers.CharField(help_text="How it ended: SUCCEEDED, FAILED, EARLY_STOPPED, USER_CANCELED ...")
     value = serializers.FloatField(allow_null=True, help_text=(
         "The number that is searched for; of several objectives the first one. null: it gave none."))
@@ -100,6 +105,7 @@ class ResultsSerializer(serializers.Serializer[Any]):
 
 class ProposalsView(ExperimentView):
     pagination_class = None
+    has_dry_run = True
 
     @extend_schema(operation_id="experiments_proposals", responses=ProposalsSerializer)
     def get(self, request: Request, experiment_id: str) -> Response:
@@ -116,7 +122,11 @@ class ProposalsView(ExperimentView):
         experiment = self.get_object()
         form = ProposalsRequestSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        given = [Proposed(entry["parameters"], entry.get("key")) for entry in form.validated_data["proposals"]]
+        entries = form.validated_data["proposals"]
+        variants = kept_variants(experiment, {f"proposals[{place}].variant": entry["variant"]
+                                               for place, entry in enumerate(entries) if "variant" in entry})
+        given = [Proposed(entry["parameters"], entry.get("key"), variants.get(f"proposals[{place}].variant"))
+                  for place, entry in enumerate(entries)]
         with unless_dry_run(request):
             found, new = propose(experiment, given, signed_in_user(request), complete=form.validated_data["complete"])
             answer = {"trials": _taken(given, found, new), **_state(Experiment.objects.get(pk=experiment.pk))}
@@ -160,6 +170,6 @@ def _result(told: Told) -> dict[str, Any]:
     source = "tuner" if data["number"] is not None else "person" if data.get("customized") else "import"
     return {"number": told.number, "source": source, "trial": None if trial is None else trial.public_id,
             "sequence_id": None if trial is None else trial.sequence_id, "key": told.key,
-            "parameters": data["parameters"], "status": data["status"], "value": data["value"],
-            "values": data.get("values"), "violation": data.get("violation", 0.0),
+            "parameters": data["parameters"], "variant": data.get("variant"), "status": data["status"],
+            "value": data["value"], "values": data.get("values"), "violation": data.get("violation", 0.0),
             "replicates": data.get("replicates"), "standard_error": data.get("standard_error")}

@@ -1,6 +1,7 @@
 """Keys of programs: everybody's own; those of all people for administrators."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import QuerySet
@@ -13,14 +14,19 @@ from rest_framework.views import APIView
 
 from nniweb.documents.tokens import LimitsSerializer, RunningSerializer, limits_document
 from nniweb.experiments.access import accounts, leashes
-from nniweb.experiments.actions import token_end
-from nniweb.experiments.models import ApiToken, User
+from nniweb.experiments.actions import token_end, token_making
+from nniweb.experiments.models import ApiToken, Budget, User
 from nniweb.experiments.models.account import LeashRole, Scope
 from nniweb.experiments.queries.token_use import use_of
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import Query, StrictSerializer
 from nniweb.http.permissions import signed_in_user
 from trainingservice.words.shown_value import shown
+
+
+def _amount(text: str) -> serializers.DecimalField:
+    return serializers.DecimalField(max_digits=16, decimal_places=4, min_value=Decimal(0), required=False,
+                                    allow_null=True, help_text=text)
 
 
 class TokenPermission(BasePermission):
@@ -52,6 +58,18 @@ class MadeTokenSerializer(TokenSerializer):
     token = serializers.CharField(help_text="Seen this once.")
 
 
+class NewBudgetSerializer(StrictSerializer):
+    """The budget of a new token: at least one limit."""
+
+    period = serializers.ChoiceField(choices=Budget.Period.choices, default=Budget.Period.TOTAL)
+    gpu_hours = _amount("Hours of trials, times their GPUs.")
+    cpu_hours = _amount("Hours of trials, times their CPUs.")
+    wall_hours = _amount("The time that trials run, added up, in hours.")
+    money = _amount("By the prices of clusters and machines.")
+    trials = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=2**31 - 1,
+                                      help_text="Trials that begin.")
+
+
 class NewTokenSerializer(StrictSerializer):
     """A token to create."""
 
@@ -68,6 +86,7 @@ class NewTokenSerializer(StrictSerializer):
                                                "person may use.")
     max_trials = serializers.IntegerField(allow_null=True, default=None, min_value=1, max_value=leashes.MOST_TRIALS,
                                           help_text="Trials at a time, of all that it asks for. null: no limit.")
+    budget = NewBudgetSerializer(allow_null=True, default=None, help_text="What its trials may use. null: no limit.")
     user = serializers.CharField(max_length=150, required=False,
                                  help_text="User name of the token's owner; your own if left out. Only for "
                                            "administrators.")
@@ -146,9 +165,10 @@ class TokensView(TokensBaseView):
                                  max_trials=wish["max_trials"])
         if leash is not None and "scope" in wish:
             raise serializers.ValidationError({"scope": "Roles take the place of the scope. Give one of them."})
-        secret, token = accounts.make_token(
+        secret, token = token_making.make_token(
             user, by, name=wish["name"], scope=Scope(wish.get("scope", Scope.READ)), expires_at=wish["expires_at"],
-            until=request.auth.expires_at if isinstance(request.auth, ApiToken) else None, leash=leash)
+            until=request.auth.expires_at if isinstance(request.auth, ApiToken) else None, leash=leash,
+            budget=wish["budget"])
         return Response({**documents([token])[0], "token": secret}, status=status.HTTP_201_CREATED)
 
 

@@ -155,6 +155,8 @@ class ManyTrialsView(generics.GenericAPIView[Experiment]):
 
 
 class StopManyView(ManyTrialsView):
+    has_dry_run = True
+
     @extend_schema(operation_id="experiments_trials_stop", request=SelectionSerializer,
                    parameters=[dry_run.PARAMETER],
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
@@ -164,6 +166,8 @@ class StopManyView(ManyTrialsView):
 
 
 class FreezeManyView(ManyTrialsView):
+    has_dry_run = True
+
     @extend_schema(operation_id="experiments_trials_freeze", request=SelectionSerializer,
                    parameters=[dry_run.PARAMETER],
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
@@ -173,6 +177,8 @@ class FreezeManyView(ManyTrialsView):
 
 
 class ThawManyView(ManyTrialsView):
+    has_dry_run = True
+
     @extend_schema(operation_id="experiments_trials_thaw", request=SelectionSerializer,
                    parameters=[dry_run.PARAMETER],
                    responses={200: OutcomeSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})

@@ -14,6 +14,7 @@ from nniweb.experiments.ingest.resource_samples import MAX_READINGS
 from nniweb.experiments.models import Attempt, ResourceReading
 from nniweb.http.fields import Query
 from nniweb.http.reason_serializer import ReasonSerializer
+from trialkeeper import contract
 
 
 class AttemptSerializer(serializers.ModelSerializer[Attempt]):
@@ -25,13 +26,17 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
     gpu_indices = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     interpreter = serializers.CharField(allow_null=True, help_text="The Python that its command runs, where known.")
     interpreter_version = serializers.CharField(allow_null=True)
+    gpu_peak = serializers.IntegerField(allow_null=True, read_only=True, help_text=(
+        "The most bytes that it was seen to have on one of its GPUs; null where that is not known."))
+    out_of_memory = serializers.ChoiceField(choices=[contract.GPU_MEMORY, contract.MAIN_MEMORY], allow_null=True,
+                                            read_only=True, help_text="What it ran out of, if it did.")
 
     class Meta:
         model = Attempt
         fields = ["number", "job_name", "stage", "cluster", "placement", "machine", "gpu_indices",
                   "working_directory", "interpreter", "interpreter_version", "url", "exit_code",
-                  "end_reason", "created_at", "submitted_at", "started_at", "ended_at", "heard_at", "duration"]
-
+                  "end_reason", "created_at", "submitted_at", "started_at", "ended_at", "heard_at", "duration",
+                  "gpu_peak", "out_of_memory"]
 
     @extend_schema_field(ReasonSerializer(allow_null=True))
     def get_placement(self, attempt: Attempt) -> dict[str, Any] | None:
@@ -56,7 +61,8 @@ class GpuReadingSerializer(serializers.Serializer[Any]):
 
     index = serializers.IntegerField()
     utilization = serializers.FloatField(allow_null=True, help_text="Percent.")
-    memory_bytes = serializers.FloatField(allow_null=True)
+    memory_bytes = serializers.FloatField(allow_null=True, help_text="Of all processes on it.")
+    own_bytes = serializers.FloatField(allow_null=True, help_text="Of the trial's processes, where that is known.")
 
 
 class ReadingSerializer(serializers.Serializer[Any]):
@@ -101,4 +107,5 @@ def reading_document(at: datetime, data: dict[str, Any]) -> dict[str, Any]:
     """A keeper's reading as ``ReadingSerializer`` describes it: with every field, null for what was not read."""
     return {"at": at, "cpu_percent": data.get("cpu_percent"), "memory_bytes": data.get("memory_bytes"),
             "gpus": [{"index": gpu.get("index"), "utilization": gpu.get("utilization"),
-                      "memory_bytes": gpu.get("memory_bytes")} for gpu in data.get("gpus") or ()]}
+                      "memory_bytes": gpu.get("memory_bytes"), "own_bytes": gpu.get("own_bytes")}
+                     for gpu in data.get("gpus") or ()]}

@@ -16,6 +16,7 @@ from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.places import place_of_trial
 from nniweb.documents.trial_query import PROPOSALS, TrialQuery, by_proposal, filtered, in_order
 from nniweb.documents.trials import (
+    CheckedParametersSerializer,
     MetricSerializer,
     NewTrialSerializer,
     ParameterNoteSerializer,
@@ -31,6 +32,7 @@ from nniweb.documents.trials import (
 )
 from nniweb.experiments.access.visibility import visible_trials
 from nniweb.experiments.actions import freezing, intents
+from nniweb.experiments.actions.given_variants import kept_variant
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, Query, RevisionField
@@ -64,7 +66,9 @@ class ExperimentTrialsView(generics.GenericAPIView[Trial]):
         self.check_object_permissions(request, experiment)
         form = NewTrialSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        trial = intents.submit_trial(experiment, form.validated_data["parameters"], signed_in_user(request))
+        variant = kept_variant(experiment, form.validated_data.get("variant"))
+        trial = intents.submit_trial(experiment, form.validated_data["parameters"], signed_in_user(request),
+                                     variant=variant)
         return Response(document(trial.pk), status=status.HTTP_201_CREATED)
 
 
@@ -157,25 +161,27 @@ class TrialRerunView(TrialView):
     @extend_schema(operation_id="trials_rerun", request=RerunSerializer,
                    responses={201: TrialSerializer, 400: ErrorsSerializer, 409: ErrorsSerializer})
     def post(self, request: Request, trial_id: str) -> Response:
-        """Run a trial again as a new trial with the same or other parameters. It counts towards maxTrialNumber. Where
-        that is reached, it grows by one, and an experiment that is DONE goes on with this trial.
+        """Run a trial again as a new trial with the same or other parameters and code. It counts towards
+        maxTrialNumber. Where that is reached, it grows by one, and an experiment that is DONE goes on with this trial.
         """
         trial = self.get_object()
         form = RerunSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        again = intents.rerun_trial(trial, signed_in_user(request), form.validated_data.get("parameters"))
+        wanted = form.validated_data
+        variant = {"variant": kept_variant(trial.experiment, wanted["variant"])} if "variant" in wanted else {}
+        again = intents.rerun_trial(trial, signed_in_user(request), wanted.get("parameters"), **variant)
         return Response(document(again.pk), status=status.HTTP_201_CREATED)
 
 
 class TrialCheckParametersView(TrialView):
     pagination_class = None
 
-    @extend_schema(operation_id="trials_check_parameters", request=NewTrialSerializer,
+    @extend_schema(operation_id="trials_check_parameters", request=CheckedParametersSerializer,
                    responses={200: ParameterNoteSerializer(many=True), 400: ErrorsSerializer})
     def post(self, request: Request, trial_id: str) -> Response:
         """The parameters that are outside of the experiment's search space. A trial may use them nevertheless."""
         experiment = self.get_object().experiment
-        form = NewTrialSerializer(data=request.data)
+        form = CheckedParametersSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         try:
             space = parse_search_space(experiment.search_space)

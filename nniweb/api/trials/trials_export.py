@@ -1,9 +1,5 @@
 """An experiment's trials as a file: JSON or CSV, of chosen ones or of all that fit, sent as they are read."""
 
-from collections.abc import AsyncIterator, Iterator
-
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connection
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -15,7 +11,7 @@ from nniweb.api.experiments.experiment_views import experiment_of
 from nniweb.documents.trial_query import TrialFilters, filtered
 from nniweb.experiments.downloads.export import csv_pieces, json_pieces
 from nniweb.experiments.models import Experiment
-from nniweb.http.attachment import as_attachment
+from nniweb.http.attachment import as_attachment, sent
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField
 from nniweb.http.renderers import ExactJSONRenderer
@@ -60,19 +56,5 @@ class ExperimentExportView(generics.GenericAPIView[Experiment]):
         pieces = csv_pieces(trials, intermediate=curves, raw=wanted["raw"]) if wanted["format"] == "csv" \
             else json_pieces(experiment, trials, intermediate=curves)
         name = f"{experiment.public_id}-trials.{wanted['format']}"
-        return StreamingHttpResponse(_sent(pieces), content_type=_TYPES[wanted["format"]],
+        return StreamingHttpResponse(sent(pieces), content_type=_TYPES[wanted["format"]],
                                      headers=as_attachment(name))
-
-
-async def _sent(pieces: Iterator[str]) -> AsyncIterator[bytes]:
-    """The pieces as the reader takes them: nothing is held open in the database in between."""
-
-    def next_piece() -> str | None:
-        try:
-            return next(pieces, None)
-        finally:
-            if not connection.in_atomic_block:  # a test's
-                close_old_connections()
-
-    while (piece := await sync_to_async(next_piece, thread_sensitive=True)()) is not None:
-        yield piece.encode()

@@ -1,6 +1,5 @@
-"""Forms of one's account: tokens, the password, the e-mail address."""
+"""Forms of one's account: the password, the e-mail address."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -9,20 +8,6 @@ from django.core.exceptions import NON_FIELD_ERRORS
 
 from nniweb.experiments.access import sign_in_attempts
 from nniweb.experiments.models import User
-from nniweb.experiments.models.account import Scope
-
-#: How long a new token lives, in days; 0 for ever.
-LIVES = {"30": "30 days", "90": "90 days", "365": "a year", "0": "until it is removed"}
-
-
-class TokenForm(forms.Form):
-    name = forms.CharField(max_length=100, error_messages={"required": "Describe what the token is for."})
-    scope = forms.ChoiceField(choices=Scope.choices)
-    lives = forms.ChoiceField(choices=list(LIVES.items()))
-
-    def expires_at(self, now: datetime) -> datetime | None:
-        days = int(self.cleaned_data["lives"])
-        return now + timedelta(days=days) if days else None
 
 
 class EmailForm(forms.Form):

@@ -22,8 +22,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from nniweb.dashboard.account import pages
-from nniweb.dashboard.account.forms import EmailForm, TokenForm, is_valid
+from nniweb.dashboard.account.forms import EmailForm, is_valid
 from nniweb.dashboard.account.password_reset import mail_is_set_up
+from nniweb.dashboard.account.token_form import TokenForm
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.access import audit
 from nniweb.experiments.clusters.addresses import page_root
@@ -48,13 +49,13 @@ class AskForAnother(View):
         user = the_visitor(request)
         form = EmailForm(user, request.POST)
         if not mail_is_set_up():
-            return pages.page(request, user, status=409, form=TokenForm())
+            return pages.page(request, user, status=409, form=TokenForm(user))
         if not is_valid(form):
-            return pages.page(request, user, status=400, form=TokenForm(), email_form=form)
+            return pages.page(request, user, status=400, form=TokenForm(user), email_form=form)
         asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk), at__gt=timezone.now() - PERIOD).count()
         if asked >= MOST:
             form.add_error("email", "Too many mails were sent. Try again in an hour.")
-            return pages.page(request, user, status=429, form=TokenForm(), email_form=form)
+            return pages.page(request, user, status=429, form=TokenForm(user), email_form=form)
         address = form.cleaned_data["email"]
         audit.record(ASKED, user)
         try:
@@ -62,7 +63,7 @@ class AskForAnother(View):
         except (smtplib.SMTPException, OSError, ValueError):
             form.add_error("email", "The mail server does not accept mail to this address at the moment. Try again "
                                     "later, or ask an administrator.")
-            return pages.page(request, user, status=503, form=TokenForm(), email_form=form)
+            return pages.page(request, user, status=503, form=TokenForm(user), email_form=form)
         messages.success(request, f"A link was sent to {address}. Open it in this browser within an hour to make it "
                                   "the address of your account.")
         return redirect("account")

@@ -16,13 +16,13 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from nniweb.dashboard.account.first_lines import first_lines
-from nniweb.dashboard.account.forms import LIVES, EmailForm, TokenForm, is_valid, password_form
+from nniweb.dashboard.account.forms import EmailForm, is_valid, password_form
 from nniweb.dashboard.account.password_reset import mail_is_set_up
+from nniweb.dashboard.account.token_form import LEASH, LIVES, TokenForm
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.access import accounts, audit
-from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import clusters_elsewhere
-from nniweb.experiments.models import ApiToken, User
+from nniweb.experiments.models import ApiToken, Budget, User
 from nniweb.experiments.models.account import Scope
 from trialkeeper.whole_number import whole_number
 
@@ -37,21 +37,16 @@ def account(request: HttpRequest) -> HttpResponse:
     user = the_visitor(request)
     if "remove-token" in request.POST:
         token = get_object_or_404(user.api_tokens.select_related("user"), pk=whole_number(request.POST["remove-token"]))
-        accounts.remove_token(token)
+        accounts.remove_token(token, user)
         messages.success(request, f"The token {token} was removed and can no longer be used.")
         return redirect("account")
-    form = TokenForm(request.POST if request.method == "POST" else None,
-                     initial={"scope": _scope_at_first(user), "lives": "90"})
+    form = TokenForm(user, request.POST if request.method == "POST" else None,
+                     initial={"scope": _scope_at_first(user), "lives": "90", "period": Budget.Period.TOTAL})
     if request.method != "POST":
         return _page_with_new_token(request, user, form)
-    if form.is_valid():
-        try:
-            secret, token = accounts.make_token(user, user, name=form.cleaned_data["name"],
-                                                scope=Scope(form.cleaned_data["scope"]),
-                                                expires_at=form.expires_at(timezone.now()))
-            return _to_page_with(token, secret)
-        except Refused as refused:
-            form.add_error("scope" if refused.errors[0][0] == "scope" else None, str(refused))
+    if form.is_valid() and (made := form.make(timezone.now())) is not None:
+        secret, token = made
+        return _to_page_with(token, secret)
     return page(request, user, status=400, form=form)
 
 
@@ -86,11 +81,12 @@ def _scope_at_first(user: User) -> Scope:
 def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:
     """The page of the account. ``more`` replaces entries of its context, such as a form with errors."""
     now = timezone.now()
-    tokens = list(ApiToken.objects.filter(user=user).order_by("-created_at", "-pk"))
+    tokens = list(ApiToken.objects.filter(user=user, ended_at=None).order_by("-created_at", "-pk"))
     groups = [(group, [member.username for member in group.user_set.order_by("username")])
               for group in user.groups.order_by("name")]
     context = {
         "visitor": user, "tokens": tokens, "now": now, "groups": groups, "lives": LIVES, "scopes": user.scopes,
+        "leash": LEASH,
         "password_form": password_form(user), "identities": list(user.identities.order_by("pk")),
         "single_sign_on": settings.OIDC_NAME, "mail_is_set_up": mail_is_set_up(),
         "email_form": EmailForm(user), **more}
@@ -108,7 +104,7 @@ class ChangePassword(View):
         user = the_visitor(request)
         form = password_form(user, request.POST)
         if not is_valid(form):
-            return page(request, user, status=400, form=TokenForm(), password_form=form)
+            return page(request, user, status=400, form=TokenForm(user), password_form=form)
         form.save()
         update_session_auth_hash(request, user)
         audit.record("password.change", user)

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET
 from nniweb.dashboard.experiment_tabs.carried_selection import MOST_COMPARED
 from nniweb.dashboard.experiment_tabs.head import experiment_of, result_title, tab
 from nniweb.dashboard.experiment_tabs.overview import best_trials
+from nniweb.dashboard.experiment_tabs.shown_variants import diffs_between
 from nniweb.dashboard.words import digits_apart
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.downloads.export import flat
@@ -87,6 +88,7 @@ def compare(request: HttpRequest, public_id: str) -> HttpResponse:
         "differing": [row for row in parameters if row.differs],
         "mode": found.optimize_mode, "metric_rows": _metric_rows(found, trials),
         "numbers": NUMBERS, "left_out": len(chosen) - len(shown), "most": MOST_COMPARED, "only": only,
+        "code_diffs": diffs_between(shown) if shown else [],
         "missing": _missing(wanted, chosen), "offers": [] if trials else _offers(found)})
 
 
@@ -116,6 +118,8 @@ def _missing(wanted: Sequence[str], chosen: Sequence[Trial]) -> list[str]:
 
 def _facts(experiment: Experiment) -> list[tuple[str, str]]:
     (status, *others) = {**FACTS, "result": result_title(experiment)}.items()
+    if experiment.config.get("codeVariants"):
+        others.append(("variant", "Changed code"))
     return [status, *([("front", "Front")] if experiment.has_several_objectives else []), *others]
 
 

@@ -17,6 +17,9 @@ from nniweb.documents.experiment_clusters import clusters_document
 from nniweb.documents.experiments import LONGEST_DESCRIPTION
 from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.access.visibility import visible_clusters, visible_experiments
+from nniweb.experiments.budgets.forecast import forecast
+from nniweb.experiments.budgets.forecast_words import budget_rows, forecast_in_words, spending_in_words
+from nniweb.experiments.budgets.visible import visible_forecast
 from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.charts.parameter_importance import FEWEST_TRIALS
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
@@ -43,9 +46,13 @@ def overview(request: HttpRequest, public_id: str) -> HttpResponse:
     context = tab(request, found, "experiment", top=top, top_size=TOP)
     names = parameter_columns(found)
     progress = context["experiment"]["progress"]
+    forecasted = visible_forecast(forecast(found, timezone.now()), the_visitor(request))
     events = ExperimentEvent.objects.filter(experiment=found).select_related("actor").order_by("-pk")[:SHOWN_EVENTS]
     return render(request, "dashboard/experiment/overview.html", {
         **context, "started_from": _with_names(request, context["experiment"]["started_from"]),
+        "forecast": forecasted, "budgets": budget_rows(forecasted.budgets, forecasted),
+        "used_so_far": spending_in_words(forecasted.used + forecasted.running),
+        "forecast_notes": forecast_in_words(forecasted) if not found.is_finished else [],
         "longest_description": LONGEST_DESCRIPTION,
         "clusters": clusters_document(found, timezone.now()), "further_clusters": _further_clusters(request, found),
         "failures": failures_of(found, SHOWN_FAILURES),

@@ -94,6 +94,7 @@ def choices_of(experiment: Experiment) -> list[Choice]:
         Choice("ended", "Ended", "ended", falls_first=True),
         Choice("attempt", "Attempt", "attempt", number=True, falls_first=True),
         Choice("exit_code", "Exit code", "exit_code", number=True, falls_first=True),
+        *([Choice("variant", "Changed code")] if experiment.config.get("codeVariants") else []),
         Choice("source", "Chosen by", "source"),
         Choice("message", "Why", "message"),
         *([] if are_few else parameters),
@@ -108,7 +109,8 @@ def usual_names(experiment: Experiment, choices: Sequence[Choice]) -> list[str]:
     metrics = [choice.name for choice in choices if choice.metric and choice.part == "final"][:MOST_METRIC_COLUMNS]
     front = ["front"] if experiment.has_several_objectives else []
     front += ["mean"] if experiment.has_replicates else []
-    usual = {"status", *front, "result", *metrics, "latest", "duration", *names, "cluster", "machine", "message"}
+    usual = {"status", *front, "result", *metrics, "latest", "duration", *names, "cluster", "machine", "variant",
+             "message"}
     return [choice.name for choice in choices if choice.name in usual]
 
 

@@ -1,7 +1,7 @@
 """Leashes of tokens: what a token may do besides what its scope says, for programs that search on their own.
 
-Which address needs which role is in ``nniweb.http.leash_table``. Here is what depends on the thing asked for: the
-clusters, and whether the leash still holds.
+Which address needs which role is in ``nniweb.http.callers.leash_table``. Here is what depends on the thing asked for:
+the clusters, and whether the leash still holds.
 """
 
 from __future__ import annotations
@@ -100,9 +100,10 @@ def must_hold() -> None:
     request began. Whoever ends it waits until the transaction is over, and then stops what it has made.
     """
     if (leash := present()) is not None:
-        row = ApiToken.objects.select_for_update(no_key=True, of=("self",)).select_related("ended_by").get(pk=leash.pk)
-        if row.has_ended:
-            raise Refused(why_ended(row))
+        rows = ApiToken.objects.select_for_update(no_key=True, of=("self",)).select_related("ended_by")
+        row = rows.filter(pk=leash.pk).first()
+        if row is None or row.has_ended:
+            raise Refused(why_ended(row or leash))
 
 
 def why_ended(token: ApiToken) -> Reason:

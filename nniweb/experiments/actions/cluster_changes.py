@@ -22,6 +22,7 @@ from nniweb.experiments.config.settings import AlgorithmSettings, ClusterEntry, 
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
+    check_code_variants,
     check_that_workers_know,
     check_way_for_code,
     check_way_home,
@@ -177,6 +178,7 @@ def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> N
     check_way_for_code(settings, cluster, None)
     check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, cluster, options)
+    check_code_variants(platform, settings, options, has_code=experiment.code_id is not None)
     if reason := why_not_so_many_gpus(owner, experiment.group, options.gpus_of_a_trial(settings.trial_gpu_number)):
         raise Refused(reason, "trialGpuNumber")
     _bring_code(experiment, platform.ships_code, settings, options)
@@ -200,6 +202,6 @@ def _settings_of(experiment: Experiment, entry: ClusterEntry) -> ExperimentSetti
         trial_options=entry.trial_options, trial_gpu_number=gpus, tuner=AlgorithmSettings(name="Random"),
         trial_code_directory=Path(experiment.code_folder) if experiment.code_folder else None,
         keep_files=tuple(experiment.keep_files), checkpoints=experiment.config.get("checkpoints"),
-        metrics=experiment.config.get("metrics") or {},
+        metrics=experiment.config.get("metrics") or {}, code_variants=experiment.config.get("codeVariants") or {},
         nni_manager_ip=experiment.callback_url or None, trial_concurrency=experiment.trial_concurrency,
         optimize_mode=experiment.optimize_mode, multi_phase=experiment.multi_phase)

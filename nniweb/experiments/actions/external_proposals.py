@@ -24,6 +24,7 @@ from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import (
+    CodeVariant,
     Experiment,
     ProposalKey,
     Trial,
@@ -52,10 +53,16 @@ _TAKES_PROPOSALS = (ExperimentStatus.INITIALIZED, ExperimentStatus.RUNNING, Expe
 
 @dataclass(frozen=True)
 class Proposed:
-    """``key`` None: it has no name, and is a new proposal each time it is sent."""
+    """``key`` None: it has no name, and is a new proposal each time it is sent. ``variant``: of the code, stored."""
 
     parameters: dict[str, Any]
     key: str | None = None
+    variant: CodeVariant | None = None
+
+    @property
+    def named(self) -> tuple[dict[str, Any], int | None]:
+        """What its key stands for."""
+        return self.parameters, None if self.variant is None else self.variant.pk
 
 
 @dataclass(frozen=True)
@@ -139,19 +146,19 @@ def _trials_told(experiment: Experiment, events: Sequence[dict[str, Any]]) -> di
 
 
 def _known(experiment: Experiment, proposals: Sequence[Proposed]) -> dict[str | None, Trial]:
-    """By key. Raises Refused where a key names other parameters."""
-    given: dict[str, dict[str, Any]] = {}
+    """By key. Raises Refused where a key names other parameters, or another variant of the code."""
+    given: dict[str, tuple[dict[str, Any], int | None]] = {}
     wrong = []
     for place, proposal in enumerate(proposals):
-        if proposal.key is not None and given.setdefault(proposal.key, proposal.parameters) != proposal.parameters:
+        if proposal.key is not None and given.setdefault(proposal.key, proposal.named) != proposal.named:
             wrong.append((f"proposals[{place}].key", "An earlier proposal of this request has this key and other "
-                                                     "parameters."))
+                                                     "parameters, or another variant of the code."))
     rows = ProposalKey.objects.filter(experiment=experiment, key__in=list(given)).select_related("trial")
     known: dict[str | None, Trial] = {row.key: row.trial for row in rows}
     stored = dict(TrialParameters.objects.filter(trial__in=list(known.values()), index=0).values_list("trial", "value"))
     for place, proposal in enumerate(proposals):
         trial = known.get(proposal.key)
-        if trial is not None and stored.get(trial.pk) != proposal.parameters:
+        if trial is not None and (stored.get(trial.pk), trial.variant_id) != proposal.named:
             wrong.append((f"proposals[{place}].key", Reason(
                 "key_of_another", key=str(proposal.key), trial=trial.sequence_id)))
     if wrong:
@@ -205,9 +212,9 @@ def _made(experiment: Experiment, proposals: Sequence[Proposed], revision: int, 
     first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
     trials = insert(with_proposals(experiment, [
         Trial(experiment=experiment, sequence_id=first_sequence + place, ask_number=first_ask + place, created_at=now,
-              revision=revision, token=token, feasible=False if experiment.outcome_constraints else None,
-              **said(why_it_waits(experiment)))
-        for place in range(len(proposals))], raced=experiment.has_replicates and is_raced(experiment)))
+              revision=revision, token=token, variant=proposal.variant,
+              feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
+        for place, proposal in enumerate(proposals)], raced=experiment.has_replicates and is_raced(experiment)))
     insert(TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=proposal.parameters)
            for trial, proposal in zip(trials, proposals, strict=True))
     insert(TrialEvent(trial=trial, at=now, kind="created", actor=actor, message="Proposed from outside.")

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Experiment, ExperimentEvent, TunerEvent, User
@@ -53,6 +53,7 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
         for (parameters, values, text), violation in zip(results, violations, strict=True)])
     with transaction.atomic():
         next_revision(experiment.pk)
+        leashes.must_hold()
         experiment = Experiment.objects.get(pk=experiment.pk)
         if experiment.is_finished and (reason := why_it_cannot_go_on(experiment)):
             raise Refused(reason)

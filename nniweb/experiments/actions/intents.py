@@ -8,7 +8,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -25,6 +26,7 @@ from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
 from nniweb.experiments.models import (
     Attempt,
+    CodeVariant,
     Experiment,
     ExperimentEvent,
     Trial,
@@ -193,6 +195,7 @@ def cancel_trial(trial: Trial, actor: User | None = None) -> None:
     reason = stopped_by(actor)
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
+        leashes.must_hold()
         now = timezone.now()
         if set_targets([trial], TrialTarget.USER_CANCELED, now, revision=revision, reason=reason, actor=actor):
             end_unsubmitted([trial.pk], TrialJobStatus.USER_CANCELED, now, revision=revision, message=reason,
@@ -204,6 +207,7 @@ def refresh_trial(trial: Trial, actor: User | None = None) -> None:
     """Have the platform asked about the trial's job now; the worker does it. Harmless while that is to be done."""
     with transaction.atomic():
         revision = next_revision(trial.experiment_id)
+        leashes.must_hold()
         running = Trial.objects.unfinished().filter(pk=trial.pk)
         asked = Attempt.objects.under_way().filter(trial__in=running)
         if not asked.exists():
@@ -214,13 +218,15 @@ def refresh_trial(trial: Trial, actor: User | None = None) -> None:
 
 
 def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User | None = None, *,
-                 rerun_of: Trial | None = None, is_same: bool = False, origin: str = "Submitted by a person.") -> Trial:
+                 rerun_of: Trial | None = None, is_same: bool = False, origin: str = "Submitted by a person.",
+                 variant: CodeVariant | None = None) -> Trial:
     """Queue a trial with hand-picked parameters. As in NNI they need not lie inside the search space; they must satisfy
     the constraints.
 
     It counts towards maxTrialNumber. Where that is reached, it grows by one for ``rerun_of``, in the same transaction,
     so that the tuner gets no trial more; without ``rerun_of`` it is refused. ``is_same``: they are those of
-    ``rerun_of``, and so is the seed. ``origin``: the sentence with which its history begins.
+    ``rerun_of``, and so are the seed and the code. ``origin``: the sentence with which its history begins.
+    ``variant``: of the code, stored.
     """
     with transaction.atomic():
         experiment, revision = locked(experiment)
@@ -235,6 +241,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         trial = Trial(
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of, token=asking_token(),
+            variant=variant,
             feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
         if rerun_of is not None and is_same:
             trial.proposal, trial.replicate, trial.seed = rerun_of.proposal, rerun_of.replicate, rerun_of.seed
@@ -247,7 +254,8 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
         Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=experiment.next_sequence_id + 1)
         if experiment.status == ExperimentStatus.DONE:
             move_experiment(experiment, ExperimentStatus.RUNNING, now, actor=actor)
-        audit.record("trial.rerun" if rerun_of else "trial.submit", trial, actor, experiment=experiment.public_id)
+        audit.record("trial.rerun" if rerun_of else "trial.submit", trial, actor, experiment=experiment.public_id,
+                     **({} if variant is None else {"variant": variant.sha256}))
         return trial
 
 
@@ -288,12 +296,14 @@ def tag_trial(trial: Trial, tags: list[str]) -> None:
     """Replace a trial's tags."""
     with transaction.atomic():
         Trial.objects.filter(pk=trial.pk).update(tags=tags, revision=next_revision(trial.experiment_id))
+        leashes.must_hold()
         audit.record("trial.tag", trial, tags=tags)
 
 
 def write_note(trial: Trial, text: str, actor: User | None = None) -> None:
     """Replace what people have written about a trial; "" removes it."""
     with transaction.atomic():
+        leashes.must_hold()
         if text:
             TrialNote.objects.update_or_create(trial=trial, defaults={
                 "text": text, "changed_at": timezone.now(), "actor": actor})
@@ -319,23 +329,33 @@ def tag_trials(experiment: Experiment, trial_pks: Sequence[int], add: Sequence[s
         return changed
 
 
-def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None) -> Trial:
+class _AsBefore(Enum):
+    VARIANT = "the variant of the trial"
+
+
+def rerun_trial(trial: Trial, actor: User | None = None, parameters: dict[str, Any] | None = None,
+                variant: CodeVariant | Literal[_AsBefore.VARIANT] | None = _AsBefore.VARIANT) -> Trial:
     """A new trial with the same parameters, or with those that are given; it counts towards maxTrialNumber, which grows
     by one where it is reached. Of several parameter sets it begins with the one whose result is the trial's.
 
-    With the same ones the trial must have ended; with others it is another trial, which may run beside it.
+    It has the trial's variant of the code, or the one that is given (None: the code as it is). With the same parameters
+    and code the trial must have ended; with others it is another trial, which may run beside it.
     """
+    variant = trial.variant if variant is _AsBefore.VARIANT else variant
+    same_code = trial.variant_id == (None if variant is None else variant.pk)
     of_result = trial.parameter_sets.filter(index=trial.result_index).first()
     old = (of_result.value if of_result else None) or {}
-    if parameters is None or parameters == old:
+    parameters = old if parameters is None else parameters
+    if parameters == old and same_code:
         if not trial.is_finished:
             raise Refused(Reason("trial_not_ended", status=str(trial.status)))
-        return submit_trial(trial.experiment, old, actor, rerun_of=trial, is_same=True,
+        return submit_trial(trial.experiment, old, actor, rerun_of=trial, is_same=True, variant=variant,
                             origin=f"Rerun of trial {trial.sequence_id}.")
     names = [name for name in {**old, **parameters} if old.get(name, _MISSING) != parameters.get(name, _MISSING)]
-    described = ", ".join(f"{name} = {json.dumps(parameters[name])}" if name in parameters else f"no {name}"
-                          for name in names)
-    return submit_trial(trial.experiment, parameters, actor, rerun_of=trial,
+    described = ", ".join([f"{name} = {json.dumps(parameters[name])}" if name in parameters else f"no {name}"
+                           for name in names] + ([] if same_code else ["another variant of the code" if variant else
+                                                                       "the code as it is"]))
+    return submit_trial(trial.experiment, parameters, actor, rerun_of=trial, variant=variant,
                         origin=printable(f"Rerun of trial {trial.sequence_id} with {described}."))
 
 
@@ -400,7 +420,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
     again = Trial.objects.bulk_create(
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
               source=TrialSource.RERUN, rerun_of=trial, proposal_id=trial.proposal_id, replicate=trial.replicate,
-              seed=trial.seed, continues_id=trial.continues_id, token=asking_token(),
+              seed=trial.seed, continues_id=trial.continues_id, variant_id=trial.variant_id, token=asking_token(),
               feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
         for index, trial in enumerate(trials))
     TrialParameters.objects.bulk_create(

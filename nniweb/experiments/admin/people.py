@@ -161,7 +161,9 @@ class ApiTokenAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-a
                                "Its row stays, so that its limits hold.")
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        return super().log_deletions(request, [token for token in queryset if not accounts.has_asked(token)])
+        kept = [token.pk for token in queryset if accounts.has_asked(token)]
+        return super().log_deletions(request, ApiToken.objects.filter(
+            pk__in=[token.pk for token in queryset]).exclude(pk__in=kept))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"scope": Scope.CHANGE, **super().get_changeform_initial_data(request)}

@@ -92,12 +92,12 @@ def _read(row: Sequence[Any]) -> AttemptCosts:
         values[place] = row[place] or ""
     values[19] = min(int(row[19]), _MOST_GPUS)
     values[20] = min(round(float(row[20]) * 1000), _MOST_MILLI_CPUS)
-    values[21], values[22] = _millionths(row[21]), _millionths(row[22])
+    values[21], values[22] = millionths(row[21]), millionths(row[22])
     return AttemptCosts(*values)
 
 
-def _millionths(price: Any) -> int:
-    """SQLite's driver gives numbers, PostgreSQL's decimals."""
+def millionths(price: Any) -> int:
+    """A price, None for none. SQLite's driver gives numbers, PostgreSQL's decimals."""
     return 0 if price is None else round(Decimal(str(price)) * MICROS)
 
 

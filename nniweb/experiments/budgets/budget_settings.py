@@ -97,5 +97,5 @@ def _store(row: Budget | Price) -> None:
     row.save()
 
 
-def _in_log(budget: Budget) -> dict[str, float]:
+def _in_log(budget: Budget) -> dict[str, Any]:
     return {unit: float(limit) for unit, limit in limits_of(budget).items()}

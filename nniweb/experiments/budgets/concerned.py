@@ -17,6 +17,14 @@ from nniweb.experiments.sql.selected_rows import is_any
 PERSON, EACH_PERSON, GROUP, TOKEN, EXPERIMENT = "person", "each_person", "group", "token", "experiment"
 
 
+def subject_of(budget: Budget, person: int) -> tuple[str, int]:
+    """As ``Held.subject``."""
+    for kind, key in (("experiment", budget.experiment_id), ("token", budget.token_id), ("group", budget.group_id)):
+        if key is not None:
+            return kind, key
+    return "owner", budget.user_id if budget.user_id is not None else person
+
+
 @dataclass(frozen=True)
 class Held:
     """A budget, and of one that each person has the person (primary key), else 0."""
@@ -36,18 +44,17 @@ class Held:
         """When the next month begins; None of a budget in total."""
         return next_month(now) if self.budget.period == Budget.Period.MONTH else None
 
+    @property
+    def subject(self) -> tuple[str, int]:
+        """Whose attempts count: "experiment", "token", "group" or "owner", and the primary key."""
+        return subject_of(self.budget, self.person)
+
     def counts(self, costs: AttemptCosts, now: datetime) -> bool:
         """Whether an attempt counts towards it now."""
-        budget = self.budget
-        if budget.period == Budget.Period.MONTH and month_of(costs.created_at) != month_of(now):
+        if self.budget.period == Budget.Period.MONTH and month_of(costs.created_at) != month_of(now):
             return False
-        if budget.experiment_id is not None:
-            return costs.experiment_pk == budget.experiment_id
-        if budget.token_id is not None:
-            return costs.token_pk == budget.token_id
-        if budget.group_id is not None:
-            return costs.group_pk == budget.group_id
-        return costs.owner_pk == (budget.user_id if budget.user_id is not None else self.person)
+        kind, key = self.subject
+        return bool(getattr(costs, f"{kind}_pk") == key)
 
     @property
     def whose(self) -> dict[str, str]:

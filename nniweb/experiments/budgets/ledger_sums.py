@@ -7,41 +7,53 @@ their primary keys, so it goes only to a row before which no other will appear a
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from django.db import connection
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Q
 
+from nniweb.experiments.budgets.concerned import subject_of
 from nniweb.experiments.budgets.spending import Spending
 from nniweb.experiments.models import Budget, BudgetUse, LedgerEntry
+from nniweb.experiments.sql.selected_rows import places, select
 
 #: A sum is kept anew after so many rows.
 KEEP_AFTER = 100
-#: Of ``Spending``, in the order of its fields.
-_OF_ATTEMPTS = (Count("pk", filter=Q(number=1)), Sum("milliseconds"), Sum(F("gpus") * F("milliseconds")),
-                Sum(F("milli_cpus") * F("milliseconds")), Sum("money"))
+#: No primary key is larger.
+MOST = 2**63 - 1
+_USE = ("id", "budget", "person", "month", "counted_to", "trials", "milliseconds", "gpu_milliseconds",
+        "milli_cpu_milliseconds", "money")
+#: The fields of ``Spending`` in their order, and the number of rows. By hand: each start of a trial asks.
+_SUMS = (f"SELECT COUNT(CASE WHEN number = 1 THEN 1 END), SUM(milliseconds), SUM(gpus * milliseconds),"
+         f" SUM(milli_cpus * milliseconds), SUM(money), COUNT(*) FROM {LedgerEntry._meta.db_table} WHERE ")
 
 
 def entries_of(budget: Budget, person: int, month: str) -> Q:
     """Condition of the rows that count towards a budget. ``person``: of a budget that each person has. ``month``: ""
     of one in total.
     """
-    if budget.experiment_id is not None:
-        whose = Q(experiment_id=budget.experiment_id)
-    elif budget.token_id is not None:
-        whose = Q(token_id=budget.token_id)
-    elif budget.group_id is not None:
-        whose = Q(group_id=budget.group_id)
-    else:
-        whose = Q(owner_id=budget.user_id if budget.user_id is not None else person)
-    return whose & Q(month=month) if month else whose
+    kind, key = subject_of(budget, person)
+    return Q(**{f"{kind}_id": key}, **({"month": month} if month else {}))
 
 
-def sum_of(entries: Q) -> tuple[Spending, int]:
-    """What these rows add up to, and how many they are."""
-    found = LedgerEntry.objects.filter(entries).aggregate(
-        rows=Count("pk"), **{f"sum{place}": each for place, each in enumerate(_OF_ATTEMPTS)})
-    return Spending(*(int(found[f"sum{place}"] or 0) for place in range(len(_OF_ATTEMPTS)))), found["rows"]
+def sum_of_experiments(pks: Collection[int]) -> Spending:
+    """What the ended attempts of these experiments took."""
+    return _sum(f"experiment_id IN {places(pks)}", list(pks))[0] if pks else Spending()
+
+
+def sum_for(budget: Budget, person: int, month: str, *, after: int = 0, up_to: int = MOST) -> tuple[Spending, int]:
+    """What the rows of a budget add up to whose primary keys are in this range, and how many they are."""
+    kind, key = subject_of(budget, person)
+    return _sum(f"{kind}_id = %s AND id > %s AND id <= %s{' AND month = %s' if month else ''}",
+                [key, after, up_to, *([month] if month else [])])
+
+
+def _sum(condition: str, values: Sequence[int | str]) -> tuple[Spending, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMS + condition, values)
+        *sums, rows = (int(value or 0) for value in cursor.fetchone())
+    return Spending(*sums), rows
 
 
 def spent(budget: Budget, person: int, month: str, *, keeps: bool = False) -> Spending:
@@ -49,28 +61,28 @@ def spent(budget: Budget, person: int, month: str, *, keeps: bool = False) -> Sp
 
     ``keeps``: whether the sum may be kept, in a transaction that holds the budget's row.
     """
-    kept = BudgetUse.objects.filter(budget=budget, person=person, month=month).first() or BudgetUse(
-        budget=budget, person=person, month=month)
-    entries = entries_of(budget, person, month)
-    since, rows = sum_of(entries & Q(pk__gt=kept.counted_to))
+    found = select(BudgetUse, _USE, "WHERE budget_id = %s AND person = %s AND month = %s", [budget.pk, person, month])
+    kept = found[0] if found else BudgetUse(budget=budget, person=person, month=month)
+    since, rows = sum_for(budget, person, month, after=kept.counted_to)
     if keeps and rows >= KEEP_AFTER:
-        _keep(kept, entries)
-    return _spending(kept) + since
+        _keep(kept, budget)
+    return kept_spending(kept) + since
 
 
-def _spending(kept: BudgetUse) -> Spending:
+def kept_spending(kept: BudgetUse) -> Spending:
+    """The sum that is kept."""
     return Spending(kept.trials, kept.milliseconds, kept.gpu_milliseconds, kept.milli_cpu_milliseconds, kept.money)
 
 
-def _keep(kept: BudgetUse, entries: Q) -> None:
+def _keep(kept: BudgetUse, budget: Budget) -> None:
     """Store the sum up to the last row that is certain. Whoever read the old one goes on from its own row."""
     up_to = _settled.row()
     if up_to <= kept.counted_to:
         return
-    more, _ = sum_of(entries & Q(pk__gt=kept.counted_to, pk__lte=up_to))
+    more, _ = sum_for(budget, kept.person, kept.month, after=kept.counted_to, up_to=up_to)
     BudgetUse.objects.update_or_create(
-        budget_id=kept.budget_id, person=kept.person, month=kept.month,
-        defaults={**asdict(_spending(kept) + more), "counted_to": up_to})
+        budget=budget, person=kept.person, month=kept.month,
+        defaults={**asdict(kept_spending(kept) + more), "counted_to": up_to})
 
 
 class _Settled:

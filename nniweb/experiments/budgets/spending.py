@@ -28,9 +28,11 @@ class Spending:
     money: int = 0
 
     def __add__(self, other: Spending) -> Spending:
-        return Spending(self.trials + other.trials, self.milliseconds + other.milliseconds,
-                        self.gpu_milliseconds + other.gpu_milliseconds,
-                        self.milli_cpu_milliseconds + other.milli_cpu_milliseconds, self.money + other.money)
+        return Spending(*map(int.__add__, self.numbers(), other.numbers()))
+
+    def numbers(self) -> tuple[int, ...]:
+        """All of them, in order."""
+        return (self.trials, self.milliseconds, self.gpu_milliseconds, self.milli_cpu_milliseconds, self.money)
 
     def amount(self, unit: Unit) -> Decimal:
         """In the unit of budgets: hours, trials, money."""

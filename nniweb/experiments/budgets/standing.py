@@ -52,16 +52,10 @@ def standing(held: Held, now: datetime, under_way: Sequence[AttemptCosts] | None
 
 def attempts_under_way(helds: Iterable[Held]) -> list[AttemptCosts]:
     """The attempts under way that may count towards one of these budgets. One question."""
-    conditions: list[str] = []
-    values: list[int] = []
-    for held in helds:
-        budget = held.budget
-        column, key = next(((column, key) for column, key in (
-            ("e.id", budget.experiment_id), ("k.id", budget.token_id), ("e.group_id", budget.group_id))
-            if key is not None), ("e.owner_id", budget.user_id if budget.user_id is not None else held.person))
-        conditions.append(f"{column} = %s")
-        values.append(key)
-    return costs_of(f"{UNDER_WAY} AND ({' OR '.join(conditions)})", values) if conditions else []
+    columns = {"experiment": "e.id", "token": "k.id", "group": "e.group_id", "owner": "e.owner_id"}
+    subjects = sorted({held.subject for held in helds})
+    condition = " OR ".join(f"{columns[kind]} = %s" for kind, _ in subjects)
+    return costs_of(f"{UNDER_WAY} AND ({condition})", [key for _, key in subjects]) if subjects else []
 
 
 def running_spending(costs: AttemptCosts, now: datetime) -> Spending:

@@ -121,6 +121,8 @@ class RoundBudgets:
 
     def __init__(self, now: datetime) -> None:
         self._now = now
+        #: By ``Held.key``: experiments of one person share them.
+        self._standings: dict[tuple[int, int], Standing] = {}
 
     @cached_property
     def any_budget(self) -> bool:
@@ -132,8 +134,10 @@ class RoundBudgets:
         if wanted <= 0 or not self.any_budget:
             return NewTrials(max(0, wanted))
         helds = budgets_of(experiment)
-        under_way = attempts_under_way(helds)
-        accounts = [_Account(standing(held, self._now, under_way)) for held in helds]
+        if missing := [held for held in helds if held.key not in self._standings]:
+            under_way = attempts_under_way(missing)
+            self._standings |= {held.key: standing(held, self._now, under_way) for held in missing}
+        accounts = [_Account(self._standings[held.key]) for held in helds]
         return NewTrials(*_begin(accounts, experiment, wanted))
 
 

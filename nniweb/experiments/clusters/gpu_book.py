@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
+from nniweb.experiments.memory.gpu_demand import demand_now
 from nniweb.experiments.models import Attempt, Machine, NodeBooking
 from trainingservice.gpus.gpu_slots import GpuBooking, HeldGpus
+from trainingservice.trial_job import GpuDemand
 
 _UNFINISHED = [Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED]
 
@@ -14,13 +16,15 @@ class AttemptGpuBook:
     """``trainingservice.gpus.gpu_slots.GpuBook`` over all clusters and experiments of the installation."""
 
     def booked(self, machine_identity: str) -> dict[str, HeldGpus]:
+        fields = ("gpu_indices", "gpu_alone", "gpu_memory")
         rows = [*Attempt.objects.filter(machine_identity=machine_identity, gpu_indices__isnull=False,
-                                        stage__in=_UNFINISHED).values_list("job_name", "gpu_indices", "gpu_alone"),
+                                        stage__in=_UNFINISHED).values_list("job_name", *fields),
                 *NodeBooking.objects.filter(machine_identity=machine_identity, attempt__stage__in=_UNFINISHED
-                                            ).values_list("attempt__job_name", "gpu_indices", "attempt__gpu_alone")]
+                                            ).values_list("attempt__job_name", "gpu_indices", "attempt__gpu_alone",
+                                                          "attempt__gpu_memory")]
         held: dict[str, HeldGpus] = {}
-        for job_name, indices, alone in rows:
-            held[job_name] = HeldGpus((*held.get(job_name, ()), *(indices or ())), bool(alone))
+        for job_name, indices, alone, memory in rows:
+            held[job_name] = HeldGpus((*held.get(job_name, ()), *(indices or ())), bool(alone), memory or 0)
         return held
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
@@ -36,7 +40,7 @@ class AttemptGpuBook:
             first, *others = nodes
             unfinished = Attempt.objects.filter(job_name=job_name).exclude(stage=Attempt.Stage.ENDED)
             if not unfinished.update(machine_identity=first.machine_identity, gpu_indices=list(first.gpu_indices),
-                                     gpu_alone=first.alone or None):
+                                     gpu_alone=first.alone or None, gpu_memory=first.memory or None):
                 return False
             if others:
                 attempt = unfinished.get()
@@ -56,3 +60,6 @@ class AttemptGpuBook:
         if Attempt.objects.filter(job_name=job_name, gpu_indices__isnull=False).exclude(
                 stage=Attempt.Stage.ENDED).update(machine_identity=""):
             NodeBooking.objects.filter(attempt__job_name=job_name).delete()
+
+    def demand(self, job_name: str, known: GpuDemand) -> GpuDemand:
+        return demand_now(job_name, known)

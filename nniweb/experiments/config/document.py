@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat
 
 from nniweb.experiments.config.callback_address import check_callback_address
+from nniweb.experiments.config.trial_script.code_variants import CodeVariantsDocument
 from nniweb.experiments.config.trial_script.metric_pattern import check_pattern
 from nniweb.tuning.constraints.constraint import MOST_CONSTRAINTS
 from trainingservice.cluster_settings import SettingsModel
@@ -322,6 +323,9 @@ class ExperimentDocument(SettingsModel):
         None, description="Fork trials from a process that has imported their modules, on platforms whose machines "
                           "have an agent (local, remote). true: the modules that the first trials load; or the names "
                           "of modules. See docs/warm-trials.md. (Not in NNI.)")
+    code_variants: bool | CodeVariantsDocument | None = Field(
+        None, description="Permit trials that are submitted, proposed from outside or run again to bring a patch of "
+                          "the experiment's code. true, or the fields below. See docs/code-variants.md. (Not in NNI.)")
     metrics: MetricsDocument | None = Field(
         None, description="Where the metrics of a script that does not import nni are read. (Not in NNI.)")
     replicates: ReplicatesDocument | Annotated[int, Field(ge=1, le=100)] | None = Field(
@@ -335,6 +339,10 @@ class ExperimentDocument(SettingsModel):
     trial_gpu_number: int | None = Field(
         None, ge=0, le=MOST, description="GPUs for each trial. 0: trials see no GPUs. If left out, GPUs are not "
                                          "managed.")
+    gpu_memory: Literal["auto", "whole"] | Annotated[Megabytes, Field(ge=1, le=MOST)] | None = Field(
+        None, description="How much memory a trial needs on each of its GPUs, so that several share one: a size such "
+                          "as 6GB, auto (learnt from trials that have ended) or whole (default: trials share GPUs only "
+                          "by maxTrialNumPerGpu). For local and SSH machines. See docs/gpus.md. (Not in NNI.)")
     max_experiment_duration: Duration | None = Field(
         None, description="The experiment ends after this time: 30s, 10m, 1.5h, 1h30m, 2d, or whole seconds.")
     max_trial_number: int | None = Field(

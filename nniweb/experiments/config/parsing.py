@@ -40,6 +40,7 @@ from nniweb.experiments.config.search_space.search_space_section import check_co
 from nniweb.experiments.config.search_space.start_section import check_start
 from nniweb.experiments.config.settings import ClusterEntry, ExperimentSettings
 from nniweb.experiments.config.start_limits import check_start_limits
+from nniweb.experiments.config.trial_script.code_variants import read_code_variants
 from nniweb.experiments.config.trial_script.command_names import check_command_names
 from nniweb.experiments.config.trial_script.metrics_section import read_metrics
 from nniweb.experiments.config.yaml_positions import SourceDocument, read_mapping, read_text
@@ -199,6 +200,8 @@ class _Reading:
         check_start(document, search_space, algorithms.tuner if algorithms is not None else None, self.findings)
         check_command_names(command, search_space, algorithms.tuner if algorithms is not None else None, self.findings)
         metrics = read_metrics(document, self.findings)
+        code_variants = read_code_variants(document.code_variants, use_annotation=document.use_annotation,
+                                           multi_phase=document.multi_phase, findings=self.findings)
         self._small_print(document)
         self.findings.raise_if_any()
         assert algorithms is not None  # its absence is an error
@@ -225,11 +228,13 @@ class _Reading:
             preemptible=document.preemptible,
             warm_start=(tuple(document.warm_start) if isinstance(document.warm_start, list)
                         else bool(document.warm_start)),
+            code_variants=code_variants,
             metrics=metrics,
             replicates=replicates_of(document),
             multi_phase=document.multi_phase,
             trial_concurrency=document.trial_concurrency,
             trial_gpu_number=document.trial_gpu_number,
+            gpu_memory=None if document.gpu_memory == "whole" else document.gpu_memory,
             max_experiment_duration=document.max_experiment_duration,
             max_trial_number=document.max_trial_number,
             max_trial_duration=document.max_trial_duration,

@@ -95,6 +95,8 @@ class ExperimentSettings(BaseModel):
     preemptible: str | None = None
     #: Trials are forked from a process that has imported these modules; True: those that the first ones load.
     warm_start: bool | tuple[str, ...] = False
+    #: {"paths", "maxBytes"}: which changes to the code a trial may bring; {}: none.
+    code_variants: dict[str, Any] = {}
     #: Where the metrics of a script are read, as the file has it; "result" is always there. {}: trials report them.
     metrics: dict[str, Any] = {}
     #: {"n", "seeds", "racing"} as the file has them, less what is left out; {} where it has none.
@@ -104,6 +106,8 @@ class ExperimentSettings(BaseModel):
     trial_concurrency: int
     #: None: GPUs are not looked at; 0: the trial sees none.
     trial_gpu_number: int | None = None
+    #: Megabytes that a trial needs on each of its GPUs, or "auto"; None: GPUs as a whole.
+    gpu_memory: int | Literal["auto"] | None = None
     max_experiment_duration: int | None = None
     max_trial_number: int | None = None
     max_trial_duration: int | None = None

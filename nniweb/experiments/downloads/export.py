@@ -58,7 +58,7 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool
     results as one text. Unless ``raw``, no cell is a formula to a spreadsheet. Of multi-phase experiments one row per
     parameter set, with a column for its index.
     """
-    cell = _cell if raw else _harmless_cell
+    cell = _cell if raw else harmless_cell
     names: dict[str, None] = {}
     given = TrialParameters.objects.filter(trial__in=trials.order_by(), value__isnull=False).order_by(
         "trial__sequence_id", "index")
@@ -69,12 +69,14 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool
     fixed = ["id", "sequence_id", "status", "final_value", "final_number", "started_at", "ended_at", "duration"]
     if trials.filter(feasible__isnull=False).exists():
         fixed.insert(5, "feasible")
+    if trials.filter(variant__isnull=False).exists():
+        fixed.insert(3, "variant")
     if trials.filter(experiment__multi_phase=True).exists():
         fixed.insert(3, "parameter_set")
     if trials.filter(proposal__isnull=False).exists():
         fixed[3:3] = OF_PROPOSALS
     named = [*(f"metrics.{name}" for name in metrics), *(f"parameters.{name}" for name in names)]
-    yield _csv([[cell(name) for name in (*fixed, *named, *(["intermediate"] if intermediate else []))]])
+    yield csv_text([[cell(name) for name in (*fixed, *named, *(["intermediate"] if intermediate else []))]])
     for documents in _documents(trials, intermediate=intermediate):
         rows = []
         for document in chain.from_iterable(map(_row_of_each_set, documents)):
@@ -84,7 +86,7 @@ def csv_pieces(trials: QuerySet[Trial], *, intermediate: bool = False, raw: bool
             if intermediate:
                 row.append(json.dumps(document["intermediate"]))
             rows.append([cell(value) for value in row])
-        yield _csv(rows)
+        yield csv_text(rows)
 
 
 def _row_of_each_set(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -99,7 +101,7 @@ def _row_of_each_set(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
                "metrics": document["metrics"] if is_of_result else {}}
 
 
-def _csv(rows: list[list[Any]]) -> str:
+def csv_text(rows: list[list[Any]]) -> str:
     text = StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue()
@@ -110,7 +112,7 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
     a slow reader takes them. With ``intermediate`` the last value reported for each sequence number, of
     the attempts of one curve (``joined_attempts``).
     """
-    trials = trials.order_by("sequence_id").select_related("experiment", "proposal").prefetch_related(
+    trials = trials.order_by("sequence_id").select_related("experiment", "proposal", "variant").prefetch_related(
         Prefetch("parameter_sets", TrialParameters.objects.filter(
             Q(index=0) | Q(value__isnull=False)).order_by("index"), to_attr="sets"),
         Prefetch("attempts", Attempt.objects.only(
@@ -144,6 +146,8 @@ def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
     }
     if trial.feasible is not None:
         document["feasible"] = trial.feasible if trial.final_value is not None else None
+    if trial.variant is not None:
+        document["variant"] = trial.variant.sha256
     if trial.proposal is not None:
         of_proposal = trial.proposal
         document |= dict(zip(OF_PROPOSALS, (
@@ -173,7 +177,7 @@ def _cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-def _harmless_cell(value: Any) -> Any:
+def harmless_cell(value: Any) -> Any:
     """A cell that a spreadsheet takes for what it is: an apostrophe before a text that it would run as a formula."""
     cell = _cell(value)
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell

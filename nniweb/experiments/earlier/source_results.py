@@ -43,7 +43,7 @@ def results_for(experiment: Experiment, space: SearchSpace, objectives: Sequence
                 ) -> SourceResults:
     """What ``experiment`` has for a search in ``space`` by ``objectives``, which it has too (in the form of
     ``Experiment.objectives``; none: its main metric). Results of equal parameters count as one with their mean; those
-    that violate constraints on outcomes, or lack an objective, are left out.
+    that violate constraints on outcomes, lack an objective, or are of changed code (variants) are left out.
     """
     wanted = objectives or [{"metric": main_metric(experiment.objectives), "optimize_mode": experiment.optimize_mode}]
     metrics, modes = zip(*((one["metric"], one["optimize_mode"]) for one in wanted), strict=True)
@@ -97,11 +97,12 @@ def _values(experiment: Experiment, metrics: Sequence[str]) -> dict[int, list[fl
     if experiment.has_replicates:
         means = dict(Proposal.objects.filter(experiment=experiment, state=ProposalState.COMPLETE, mean__isnull=False)
                      .values_list("first_sequence_id", "mean"))
-        first = Trial.objects.filter(experiment=experiment, sequence_id=F("proposal__first_sequence_id"))
+        first = Trial.objects.filter(experiment=experiment, sequence_id=F("proposal__first_sequence_id"), variant=None)
         return {pk: [mean] for pk, sequence_id in first.values_list("pk", "sequence_id")
                 if (mean := means.get(sequence_id)) is not None}
     main = main_metric(experiment.objectives)
-    results = dict(Trial.objects.filter(counts_for_best(), experiment=experiment).values_list("pk", "final_number"))
+    results = dict(Trial.objects.filter(counts_for_best(), experiment=experiment, variant=None).values_list(
+        "pk", "final_number"))
     of_metrics = [results if metric == main else dict(
         MetricNumber.objects.filter(metric__experiment=experiment, metric__name=metric, final__isnull=False)
         .values_list("trial", "final")) for metric in metrics]

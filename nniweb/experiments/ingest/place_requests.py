@@ -32,7 +32,8 @@ from trialkeeper import contract
 #: Of ``Place.asked_at``: it is written down at most so often while the place waits.
 NOTE_EVERY = timedelta(seconds=5)
 #: Fields of a job that are the trial's own; in all others it is as the first one of the place.
-_OWN = ("job_name", "trial_job_id", "sequence_id", "parameters", "environment", "checkpoints", "multi_phase")
+_OWN = ("job_name", "trial_job_id", "sequence_id", "parameters", "environment", "checkpoints", "multi_phase",
+        "variant")
 _LONGEST_KEY = 64
 
 

@@ -57,6 +57,8 @@ def store_entries(entries: Sequence[contract.Entry], attempt: ReportingAttempt, 
         if end["warm_start"] is not None:
             note_warm_start(attempt, end["warm_start"], clock.corrected(end["at"]), results.host)
         note_metric_problems(attempt, end["metric_problems"], clock.corrected(end["at"]))
+        if end["gpu_peak"] is not None:
+            Attempt.objects.filter(pk=attempt.pk).update(gpu_peak=end["gpu_peak"])
         rows.write_trials()
         end_as_reported(attempt, end, clock.corrected(end["at"]), rows, revision)
 

@@ -19,6 +19,7 @@ from nniweb.experiments.models.experiment_cluster import gpu_number_on, options_
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.results.other_metrics import main_metric
 from nniweb.experiments.results.replicates import REPLICATE_VARIABLE, SEED_VARIABLE
+from nniweb.experiments.variants.stored_variants import for_platforms
 from nniweb.tuning.checkpoint_parameters import LOAD_KEY, SAVE_KEY
 from nniweb.tuning.search_space.flat_names import names_in_space
 from trainingservice.base import TrainingService
@@ -79,6 +80,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         parameter_names=_parameter_names(experiment),
         metrics=_metrics(experiment),
         stays_for=stays_for(experiment, attempt.cluster_id, service, options),
+        variant=None if trial.variant_id is None or trial.variant is None else for_platforms(trial.variant),
     )
 
 

@@ -204,6 +204,22 @@ def check_checkpoints(platform: type[TrainingService], settings: ExperimentSetti
         raise Refused(Reason("no_checkpoints", platform=platform.platform), "checkpoints")
 
 
+def check_code_variants(platform: type[TrainingService], settings: ExperimentSettings, options: TrialOptions, *,
+                        has_code: bool) -> None:
+    """Raises Refused for code variants where no trial could have one. ``has_code``: it came with the request."""
+    if not settings.code_variants:
+        return
+    if not platform.takes_variants:
+        raise Refused(f"Trials on the platform {platform.platform} cannot have variants of the code. Remove "
+                      "codeVariants, or choose another platform.", "codeVariants")
+    if options.code_in_image():
+        raise Refused("The code of these trials is in their image, so a trial cannot have a variant of it. Remove "
+                      "codeVariants, or codeDir.", "codeVariants")
+    if not has_code and settings.trial_code_directory is None:
+        raise Refused("There is no code of which trials could have variants. Give trialCodeDirectory, or upload the "
+                      "code.", "codeVariants")
+
+
 def keepers_can_send(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None,
                      options: TrialOptions) -> bool:
     """Whether keepers would send checkpoints, and are to."""

@@ -55,8 +55,10 @@ class CodeSize:
 
 
 def _packs_code(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings) -> bool:
-    """Whether trials get copies. The annotations are carried out in those only, never in the folder itself."""
-    return platform.ships_code or options.copies_code() or settings.use_annotation
+    """Whether trials get copies. The annotations are carried out in those only, never in the folder itself; and so are
+    code variants.
+    """
+    return platform.ships_code or options.copies_code() or settings.use_annotation or bool(settings.code_variants)
 
 
 def code_size(platform: type[TrainingService], options: TrialOptions, settings: ExperimentSettings

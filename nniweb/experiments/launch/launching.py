@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import VisibleTo, default_visibility
 from nniweb.experiments.budgets.budget_settings import store_own_budget
+from nniweb.experiments.budgets.forecast import Forecast, forecast_launch
 from nniweb.experiments.config.parsing import ParsedConfig
 from nniweb.experiments.config.platform_section import PlatformSection
 from nniweb.experiments.config.resolved import resolved_document
@@ -34,6 +35,7 @@ from nniweb.experiments.launch.further_clusters import (
 )
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
+    check_code_variants,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -88,6 +90,8 @@ class CheckedLaunch:
     earlier: Sequence[Taken] = ()
     #: Further clusters, behind this one, which is the home.
     others: Sequence[CheckedCluster] = ()
+    #: What it would take.
+    forecast: Forecast = field(default_factory=Forecast)
 
     @property
     def warnings(self) -> list[str]:
@@ -126,7 +130,19 @@ def check(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, vi
     size = CodeSize(code.file_count, code.bytes) if isinstance(code, UploadedCode) else \
         None if code else _size_of_code(settings, [home, *others])
     return CheckedLaunch(home.platform, home.cluster, home.section, home.options, visible_to, home.findings, size,
-                         str(code.source) if isinstance(code, GitCode) else None, earlier, others)
+                         str(code.source) if isinstance(code, GitCode) else None, earlier, others,
+                         _forecast(settings, owner, group, home))
+
+
+def _forecast(settings: ExperimentSettings, owner: User, group: Group | None, home: CheckedCluster) -> Forecast:
+    token = asking_token()
+    return forecast_launch(
+        owner, group.pk if group is not None else None, token.pk if token is not None else None,
+        command=settings.trial_command, cluster=home.cluster,
+        gpus=home.options.gpus_of_a_trial(settings.trial_gpu_number), cpus=home.options.cpus_of_a_trial(),
+        concurrency=settings.trial_concurrency, max_trials=settings.max_trial_number,
+        max_seconds=settings.max_experiment_duration, max_trial_seconds=settings.max_trial_duration,
+        now=timezone.now())
 
 
 def _check_quotas(options: TrialOptions, settings: ExperimentSettings, owner: User, group: Group | None) -> None:
@@ -150,6 +166,7 @@ def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode 
     check_way_for_code(settings, found, code)
     check_work_of_keepers(platform, settings)
     check_checkpoints(platform, settings, found, options)
+    check_code_variants(platform, settings, options, has_code=code is not None)
     section = None if found else section_of(settings)
     if section is not None and (problems := why_not_here(owner, platform, section.settings)):
         raise Refused.for_fields(problems)

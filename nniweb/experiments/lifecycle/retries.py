@@ -57,6 +57,8 @@ def retries_left(attempt: Attempt, status: TrialJobStatus, reason: str, message:
     if has_own_count and memory_that_ran_out(message):
         kind = ON_OUT_OF_MEMORY
     most = int(experiment.retry.get(kind, 0))
+    if not has_own_count and memory_that_ran_out(message) == contract.GPU_MEMORY and _shared_gpus(attempt):
+        most, kind, has_own_count = 1, ON_OUT_OF_MEMORY, True  # it was not the trial's doing: it was given too little
     # that of a paused experiment is due, and waits until it is resumed
     if not most or experiment.target == ExperimentTarget.STOP or experiment.status == ExperimentStatus.ERROR \
             or would_run_out_again(attempt, message):
@@ -65,6 +67,11 @@ def retries_left(attempt: Attempt, status: TrialJobStatus, reason: str, message:
         end_reason__in=[SUSPENDED, contract.FROZEN]).values_list("end_reason", "out_of_memory")
     number = sum(_kind_of_end(end, memory if has_own_count else None) == kind for end, memory in ends)
     return (number, most) if number <= most else None
+
+
+def _shared_gpus(attempt: Attempt) -> bool:
+    """Whether it shared its GPUs by memory."""
+    return Attempt.objects.filter(pk=attempt.pk, gpu_memory__isnull=False).exists()
 
 
 def _kind_of_end(reason: str, memory: str | None) -> str:

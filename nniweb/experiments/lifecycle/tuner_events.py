@@ -27,8 +27,14 @@ def append_events(experiment: Experiment, events: Sequence[dict[str, Any]], at: 
 
 
 def tuner_history(experiment: Experiment) -> list[dict[str, Any]]:
-    """All asks, tells and changes of the search space, in order."""
-    return list(TunerEvent.objects.filter(experiment=experiment).order_by("number").values_list("data", flat=True))
+    """All asks, tells and changes of the search space, in order. Results of changed code have no value, unless the
+    tuner is External: it may have been, when they came.
+    """
+    events = TunerEvent.objects.filter(experiment=experiment).order_by("number").values_list("data", flat=True)
+    if experiment.has_external_tuner:
+        return list(events)
+    return [{**event, "value": None, **({"values": None} if "values" in event else {})} if "variant" in event else event
+            for event in events]
 
 
 def number_of_ends(experiment: Experiment) -> int:

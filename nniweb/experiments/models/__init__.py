@@ -8,7 +8,7 @@ from .cluster import Cluster, ClusterMetadata, Machine
 from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
 from .earlier_experiment import EarlierExperiment
-from .experiment import CodeArchive, Experiment, ExperimentEvent, TunerEvent
+from .experiment import CodeArchive, CodeVariant, Experiment, ExperimentEvent, TunerEvent
 from .experiment_cluster import ExperimentCluster
 from .limits import Budget, BudgetUse, LedgerEntry, Price, Quota
 from .log_line import LogLine
@@ -23,7 +23,8 @@ from .worker import Worker
 
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Budget", "BudgetUse", "Checkpoint", "CheckpointChunk",
-    "CheckpointChunkUse", "Cluster", "ClusterMetadata", "CodeArchive", "DatabaseVersion", "DiskUsage",
+    "CheckpointChunkUse", "Cluster", "ClusterMetadata", "CodeArchive", "CodeVariant", "DatabaseVersion",
+    "DiskUsage",
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentCluster", "ExperimentEvent", "FolderUsage",
     "LedgerEntry", "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
     "NotificationRule", "Place", "Proposal", "Price", "ProposalKey", "Quota",

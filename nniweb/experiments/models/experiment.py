@@ -39,6 +39,26 @@ class CodeArchive(models.Model):
     last_used = models.DateTimeField()
 
 
+class CodeVariant(models.Model):
+    """A variant of one code archive: ``variants/<sha256>.json`` in Django's default storage, whose content is what
+    ``trainingservice.variants.code_variant.stored_form`` says. Trials with the same changes to the same code share it.
+    """
+
+    #: Of the text that keepers get.
+    sha256 = models.CharField(max_length=64, unique=True)
+    #: Bytes of the stored file, and of the changed files after the change.
+    size = models.BigIntegerField()
+    changed_bytes = models.BigIntegerField()
+    file_count = models.PositiveIntegerField()
+    storage_path = models.CharField(max_length=200)
+    last_used = models.DateTimeField()
+    #: When the file was removed, because retention had removed the code of all experiments with such trials; None: not.
+    removed_at = models.DateTimeField(null=True, editable=False)
+
+    def __str__(self) -> str:
+        return self.sha256[:12]
+
+
 class ExperimentQuerySet(models.QuerySet["Experiment"]):
     def unfinished(self) -> "ExperimentQuerySet":
         """Those a worker has something to do for."""

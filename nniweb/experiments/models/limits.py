@@ -3,6 +3,7 @@ total; prices of hours; and the ledger of what attempts took.
 """
 
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib.auth.models import Group
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -70,7 +71,7 @@ def next_month(at: datetime) -> datetime:
     return datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC)
 
 
-def _limit(name: str, text: str) -> "models.DecimalField[object, object]":
+def _limit(name: str, text: str) -> Any:
     return models.DecimalField(name, max_digits=16, decimal_places=4, null=True, blank=True,
                                validators=[MinValueValidator(0)], help_text=f"{text} Empty: no limit.")
 

@@ -84,6 +84,9 @@ class Trial(models.Model):
     token = models.ForeignKey("experiments.ApiToken", models.SET_NULL, null=True, editable=False, related_name="trials",
                               db_index=False)
     rerun_of = models.ForeignKey("self", models.SET_NULL, null=True, related_name="reruns")
+    #: Files that it has instead of those of the experiment's code; None: it runs the code as it is.
+    variant = models.ForeignKey("experiments.CodeVariant", models.PROTECT, null=True, related_name="trials",
+                                editable=False, db_index=False)
     #: The tuner's number of this parameter set; None for those it was not asked for.
     ask_number = models.PositiveIntegerField(null=True)
     #: The trial that it goes on with, by its tuner: from that one's latest checkpoint, where it has one.
@@ -153,6 +156,7 @@ class Trial(models.Model):
             models.Index(fields=["proposal"], name="trials_of_proposals", condition=Q(proposal__isnull=False)),
             models.Index(fields=["token"], name="trials_by_token", condition=Q(token__isnull=False)),
             models.Index(fields=["continues"], name="trials_continuing", condition=Q(continues__isnull=False)),
+            models.Index(fields=["variant"], name="trials_of_variants", condition=Q(variant__isnull=False)),
             # what retention has not looked at yet, the oldest first
             *(models.Index(fields=["experiment", "ended_at"], name=f"trials_with_{kind}",
                            condition=Q((f"{kind}_removed_at", None), ended_at__isnull=False))
@@ -253,9 +257,13 @@ class Attempt(models.Model):
     gpu_indices = models.JSONField(null=True)
     #: Those GPUs take no other job: an earlier attempt of the trial ran out of their memory.
     gpu_alone = models.BooleanField(null=True, editable=False)
+    #: Bytes that it holds of each of those GPUs, beside others; None: it holds all, or shares them by number.
+    gpu_memory = models.BigIntegerField(null=True, editable=False)
     #: What it ran out of, "gpu" or "main"; None where it did not. And the bytes of the smallest of its GPUs then.
     out_of_memory = models.CharField(max_length=4, null=True, editable=False)  # noqa: DJ001  most have none
     gpu_total = models.BigIntegerField(null=True, editable=False)
+    #: The most bytes that its keeper saw it have on one of its GPUs; None where that is not known.
+    gpu_peak = models.BigIntegerField(null=True, editable=False)
     working_directory = models.TextField(blank=True)
     url = models.TextField(blank=True)
     #: What the platform said last of its tags.
@@ -307,6 +315,7 @@ class Attempt(models.Model):
             models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
             models.Index(fields=["place"], name="attempts_of_places", condition=Q(place__isnull=False)),
             models.Index(fields=["resumed_from"], name="attempts_resumed", condition=Q(resumed_from__isnull=False)),
+            models.Index(fields=["trial"], name="attempts_with_gpu_peaks", condition=Q(gpu_peak__isnull=False)),
         ]
 
     def __str__(self) -> str:

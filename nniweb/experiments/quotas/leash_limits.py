@@ -36,7 +36,7 @@ def limited_tokens(trials: Sequence[Trial], experiment: Experiment) -> list[ApiT
     """Tokens with a limit for which these trials count by themselves, not by their experiment: that one's limit is
     among the experiment's own. No query where none was asked for by another token.
     """
-    tokens = {trial.token_id for trial in trials} - {None, experiment.token_id}
+    tokens = {trial.token_id for trial in trials if trial.token_id not in (None, experiment.token_id)}
     return list(ApiToken.objects.filter(pk__in=tokens, max_trials__isnull=False).order_by("pk")) if tokens else []
 
 

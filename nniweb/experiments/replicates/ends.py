@@ -15,12 +15,14 @@ from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import CONSTRAINT_BROKEN
 from nniweb.experiments.notifications import outbox
 from nniweb.experiments.replicates.outcome import Outcome, Run, outcome_of
+from nniweb.experiments.replicates.told_variants import hashes_of, is_told
 from nniweb.experiments.results.replicates import is_raced, replicates_of_each
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.tuning.replicates import may_be_better
 
-_OF_TRIAL = ("id", "public_id", "proposal", "sequence_id", "replicate", "status", "reason", "counted_value", "taught")
+_OF_TRIAL = ("id", "public_id", "proposal", "sequence_id", "replicate", "status", "reason", "counted_value", "taught",
+             "variant")
 
 
 def take_ends(experiment: Experiment, trials: Sequence[Trial], values: Mapping[int, Sequence[float | None]],
@@ -124,11 +126,12 @@ def _events(experiment: Experiment, told: Sequence[tuple[Proposal, Outcome]], fi
     ``first``: by proposal.
     """
     heard = [(proposal, outcome) for proposal, outcome in told
-             if proposal.number is not None or experiment.tells_all_ends]
+             if is_told(experiment, proposal.number, first[proposal.pk])]
     if not heard:
         return []
     keys = [first[proposal.pk].pk for proposal, _ in heard]
     given = dict(TrialParameters.objects.filter(trial__in=keys, index=0).values_list("trial", "value"))
+    hashes = hashes_of(first[proposal.pk] for proposal, _ in heard)
     events = []
     for proposal, outcome in heard:
         trial = first[proposal.pk]
@@ -141,5 +144,7 @@ def _events(experiment: Experiment, told: Sequence[tuple[Proposal, Outcome]], fi
             event["trial"] = trial.public_id
             if proposal.number is None:
                 event["customized"] = True
+        if trial.variant_id is not None:
+            event["variant"] = hashes[trial.variant_id]
         events.append(event)
     return events

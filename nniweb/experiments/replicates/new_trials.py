@@ -56,11 +56,12 @@ def make_replicates(experiment: Experiment, most: int, may_start: int, reason: s
            for replicate in range(proposal.begun, proposal.wanted)][:most]
     if not due:
         return [], {}
-    given = _parameters(experiment, proposals)
+    given, variants = _first_trials(experiment, proposals)
     trials = insert(
         Trial(experiment=experiment, sequence_id=experiment.next_sequence_id + place, ask_number=proposal.number,
               source="tuner" if proposal.number is not None else "customized", proposal=proposal, replicate=replicate,
               seed=seed_of(experiment, replicate), created_at=at, revision=revision,
+              variant_id=variants.get(proposal.first_sequence_id),
               **said("" if place < may_start else reason))
         for place, (proposal, replicate) in enumerate(due))
     stored = insert(TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number,
@@ -76,11 +77,13 @@ def make_replicates(experiment: Experiment, most: int, may_start: int, reason: s
     return trials, {row.trial_id: row for row in stored}
 
 
-def _parameters(experiment: Experiment, proposals: Sequence[Proposal]) -> dict[int, Any]:
-    """By the number of the first trial."""
+def _first_trials(experiment: Experiment, proposals: Sequence[Proposal]
+                  ) -> tuple[dict[int, Any], dict[int, int | None]]:
+    """Parameters, and variants of the code (primary keys), by the number of the first trial."""
     numbers = [proposal.first_sequence_id for proposal in proposals]
-    first = {trial.pk: trial.sequence_id for trial in select(
-        Trial, ("id", "sequence_id"), f"WHERE experiment_id = %s AND sequence_id IN {places(numbers)}",
+    first = {trial.pk: trial for trial in select(
+        Trial, ("id", "sequence_id", "variant"), f"WHERE experiment_id = %s AND sequence_id IN {places(numbers)}",
         [experiment.pk, *numbers])}
-    return {first[pk]: value for pk, value in TrialParameters.objects.filter(
+    given = {first[pk].sequence_id: value for pk, value in TrialParameters.objects.filter(
         trial__in=list(first), index=0).values_list("trial", "value")}
+    return given, {trial.sequence_id: trial.variant_id for trial in first.values()}

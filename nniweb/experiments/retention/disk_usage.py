@@ -16,13 +16,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Count, Model, Sum
+from django.db.models import Count, Exists, Model, OuterRef, Sum
 from django.db.models.functions import Length
 
 from nniweb.experiments.launch.checkpoint_folders import checkpoint_folder
 from nniweb.experiments.models import (
     Attempt,
     CheckpointChunk,
+    CodeVariant,
     DiskUsage,
     Experiment,
     ExperimentEvent,
@@ -55,7 +56,7 @@ ENTRIES = 500
 
 #: Part of the data folder -> folders in it. What is in none of them is "other"; files that lie in the folder itself
 #: are "database", which they are but for a few.
-PARTS = {"code": ("files/code", "cache", "fetches"), "kept files": ("files/trials",),
+PARTS = {"code": ("files/code", "files/variants", "cache", "fetches"), "kept files": ("files/trials",),
          "checkpoints": ("checkpoints", "files/checkpoints"), "trial folders": ("clusters",)}
 DATABASE, OTHER = "database", "other"
 
@@ -94,7 +95,9 @@ def measure(experiment: Experiment, now: datetime, rest: Callable[[float], objec
         "output_bytes": _bytes(TrialOutput, output), "files_bytes": files,
         "checkpoints_bytes": folder_size(checkpoint_folder(experiment), rest)[0] + (
             CheckpointChunk.objects.filter(experiment=experiment).aggregate(size=Sum("size"))["size"] or 0),
-        "code_bytes": experiment.code.size if experiment.code is not None else 0}
+        "code_bytes": (experiment.code.size if experiment.code is not None else 0) + (
+            CodeVariant.objects.filter(Exists(Trial.objects.filter(variant=OuterRef("pk"), experiment=experiment)),
+                                       removed_at=None).aggregate(size=Sum("size"))["size"] or 0)}
     DiskUsage.objects.update_or_create(experiment=experiment, defaults={
         **sizes, "total_bytes": sum(sizes.values()), "measured_at": now, "trials": sums.get(Trial, _Sum()).count,
         "rows": sum(one.count for one in sums.values()) + 1})

@@ -236,6 +236,12 @@ def _place(comparison: Comparison, now: datetime) -> Q:
     return of_last_attempt(Q(place__isnull=False) & _texts("place__job_name")(comparison, now))
 
 
+def _variant(comparison: Comparison, now: datetime) -> Q:
+    if comparison.operator in ("=", "!=") and values.is_none(comparison.values[0]):
+        return Q(variant__isnull=comparison.operator == "=")
+    return Q(variant__isnull=False) & _texts("variant__sha256")(comparison, now)
+
+
 STATUSES = [value for value, _ in TRIAL_STATUSES]
 
 FIELDS = {field.name: field for field in [
@@ -267,6 +273,7 @@ FIELDS = {field.name: field for field in [
     Field("reason", "the code of the message: quota, gpu_held, exit_code ...", _reasons),
     Field("failure", "key of a cause of failures, as the overview's links have it", _texts_or_none("failure")),
     Field("source", "who chose its parameters: tuner, customized, rerun", _choices("source", TrialSource.values)),
+    Field("code_variant", "hash of its changes to the code, or ~ and its beginning; none without changes", _variant),
     Field("created", "2026-01-31, 2026-01-31T18:30 (UTC), 2h ago", _times("created_at")),
     Field("started", "a time, likewise", _times("started_at")),
     Field("ended", "a time, likewise", _times("ended_at")),

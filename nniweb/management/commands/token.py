@@ -1,14 +1,17 @@
 """``python manage.py token admin``: prints a new key for programs."""
 
 from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from nniweb.experiments.access import accounts, leashes
+from nniweb.experiments.access import leashes
+from nniweb.experiments.actions import token_making
+from nniweb.experiments.budgets.spending import UNITS
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.models import User
+from nniweb.experiments.models import Budget, User
 from nniweb.experiments.models.account import LeashRole, Scope
 from nniweb.management.asked_here import AskedHere
 from nniweb.management.served_before import require_served_before
@@ -18,7 +21,8 @@ from trainingservice.words.durations import parse_duration
 from trainingservice.words.shown_value import shown
 
 #: Options that are called otherwise than their fields.
-OPTIONS = {"roles": "--role", "everything": "--everything", "clusters": "--cluster", "max_trials": "--max-trials"}
+OPTIONS = {"roles": "--role", "everything": "--everything", "clusters": "--cluster", "max_trials": "--max-trials",
+           "budget": "--budget", **{f"budget.{unit}": f"--budget {unit}" for unit in UNITS}}
 
 
 class Command(AskedHere):
@@ -38,6 +42,9 @@ class Command(AskedHere):
         leash.add_argument("--cluster", action="append", default=[], metavar="NAME", help=(
             "the only cluster that it may use; repeat it for several (default: all that its user may use)"))
         leash.add_argument("--max-trials", type=int, metavar="N", help="trials at a time (default: no limit)")
+        leash.add_argument("--budget", action="append", default=[], metavar="UNIT=AMOUNT", help=(
+            f"what its trials may use in all: {', '.join(UNITS)}; repeat it for several"))
+        leash.add_argument("--each-month", action="store_true", help="the budget begins anew each month")
         parser.add_argument("--expires-in", metavar="DURATION", help="such as 12h or 90d (default: it does not expire)")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -55,12 +62,28 @@ class Command(AskedHere):
         try:
             leash = leashes.leash_of(user, roles=options["role"], everything=options["everything"],
                                      clusters=options["cluster"], max_trials=options["max_trials"])
-            secret, _ = accounts.make_token(user, user, name=options["name"][:100], scope=scope, expires_at=expires_at,
-                                            leash=leash)
+            budget = _budget(options["budget"],
+                             Budget.Period.MONTH if options["each_month"] else Budget.Period.TOTAL)
+            secret, _ = token_making.make_token(user, user, name=options["name"][:100], scope=scope,
+                                                expires_at=expires_at, leash=leash, budget=budget)
         except Refused as refused:
             raise CommandError(" ".join(f"{OPTIONS[field]}: {said}" if field in OPTIONS else str(said)
                                         for field, said in refused.errors)) from None
         self.stdout.write(secret)
+
+
+def _budget(given: list[str], period: Budget.Period) -> dict[str, Any] | None:
+    """Fields of the budget; None where none is given. Raises Refused (``budget``)."""
+    limits: dict[str, Any] = {}
+    for text in given:
+        unit, _, amount = text.partition("=")
+        if unit not in UNITS:
+            raise Refused(f"There is no unit {shown(unit)}. Units: {', '.join(UNITS)}.", "budget")
+        try:
+            limits[unit] = int(amount) if unit == "trials" else Decimal(amount)
+        except (ValueError, InvalidOperation):
+            raise Refused(f"{shown(amount)} is no number. Give an amount such as {unit}=10.", "budget") from None
+    return {"period": period, **limits} if limits else None
 
 
 def user_named(name: str) -> User:

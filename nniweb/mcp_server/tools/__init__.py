@@ -11,7 +11,7 @@ TOOLS = (
     Tool("launch", launching.LaunchArguments, launching.LaunchAnswer, launching.launch,
          asks="POST experiments/; dry run: POST experiments/check/", changes=True),
     Tool("propose", proposing.ProposeArguments, proposing.ProposeAnswer, proposing.propose,
-         asks="POST experiments/ID/proposals/", changes=True),
+         asks="POST experiments/ID/proposals/; dry run: GET experiments/ID/forecast/", changes=True),
     Tool("wait", following.WaitArguments, following.Changes, following.wait,
          asks="GET experiments/ID/results/"),
     Tool("results", results.ResultsArguments, results.Table, results.results,
@@ -25,6 +25,6 @@ TOOLS = (
     Tool("cancel_trials", steering.CancelArguments, steering.CancelAnswer, steering.cancel_trials,
          asks="POST experiments/ID/trials/actions/stop/", changes=True, is_destructive=True, is_idempotent=True),
     Tool("budget", limits.BudgetArguments, limits.Budget, limits.budget,
-         asks="GET account/, usage/, quotas/"),
+         asks="GET account/, usage/, quotas/, budgets/"),
 )
 BY_NAME = {tool.name: tool for tool in TOOLS}

@@ -12,7 +12,9 @@ from pydantic import Field
 from nniweb.client.code_upload import FormBody
 from nniweb.client.errors import FieldError, Refused
 from nniweb.mcp_server.rest import Rest
+from nniweb.mcp_server.tools import forecasts
 from nniweb.mcp_server.tools.experiments import bounded_space
+from nniweb.mcp_server.tools.forecasts import ExperimentForecast
 from nniweb.mcp_server.tools.tool import Answer, Arguments, DryRun, Sentence
 
 #: Files of code in the arguments, and characters of all of them. Larger code comes from Git or the command line.
@@ -54,9 +56,7 @@ class LaunchAnswer(Answer):
     cluster: Annotated[str | None, Field(description="null: one that the launch would make.")]
     tuner: str
     search_space: Any
-    forecast: Annotated[dict[str, Any], Field(description=(
-        "What it would cost. trials: at most so many, null: no limit. trial_concurrency: so many at a time. Further "
-        "fields as the server tells them."))]
+    forecast: Annotated[ExperimentForecast | None, Field(description="Of a dry run: what it is expected to take.")]
     findings: Annotated[list[dict[str, Any]], Field(description="What the cluster says of the launch.")]
     notes: Annotated[list[Sentence], Field(description="How the config is read.")]
 
@@ -83,10 +83,9 @@ async def launch(rest: Rest, given: LaunchArguments) -> LaunchAnswer:
 
 
 def _of_check(document: dict[str, Any]) -> LaunchAnswer:
-    forecast = {"trials": document["max_trial_number"], "trial_concurrency": document["trial_concurrency"],
-                **(document.get("forecast") or {})}
     return LaunchAnswer.model_validate({
-        **document, "is_dry_run": True, "experiment": None, "status": None, "forecast": forecast,
+        **document, "is_dry_run": True, "experiment": None, "status": None,
+        "forecast": forecasts.of_launch(document),
         "search_space": bounded_space(document["search_space"]), "findings": document["findings"][:20],
         "notes": document["notes"][:20]})
 
@@ -95,7 +94,7 @@ def _of_launch(document: dict[str, Any]) -> LaunchAnswer:
     tuner = document["tuner"].get("name") or document["tuner"].get("class_name") or "custom"
     return LaunchAnswer.model_validate({
         **document, "is_dry_run": False, "experiment": document["id"], "tuner": tuner, "findings": [],
-        "forecast": {"trials": document["max_trial_number"], "trial_concurrency": document["trial_concurrency"]},
+        "forecast": None,
         "search_space": bounded_space(document["search_space"]), "notes": document["notes"][:20]})
 
 

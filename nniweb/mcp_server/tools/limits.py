@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nniweb.client.errors import NotFound
+from nniweb.client.errors import Refused
 from nniweb.mcp_server.rest import Rest
+from nniweb.mcp_server.tools.forecasts import BudgetLine, budget_line
 from nniweb.mcp_server.tools.tool import Answer, Arguments
 
 #: Rows of one answer.
@@ -29,54 +30,39 @@ class Usage(Answer):
     gpu_hours: float
 
 
-class BudgetLine(Answer):
-    """A budget, in hours, trials and money."""
-
-    of: Annotated[str, Field(description="Whose budget it is, such as: token agent.")]
-    period: str
-    begins_anew: str | None
-    limits: dict[str, float]
-    used: Annotated[dict[str, float], Field(description="By what has ended and what runs.")]
-    left: dict[str, float]
-    used_up: Annotated[list[str], Field(description="Limits of which nothing is left: no trial starts.")]
-
-
 class Budget(Answer):
     user: Annotated[str, Field(description="Whose token this is.")]
     role: str
     scope: Annotated[str | None, Field(description="What the token may do at most.")]
     may_change: Annotated[bool, Field(description="Whether it may launch and change experiments.")]
     groups: list[str]
-    usage: Annotated[list[Usage], Field(description="What runs and waits now, as far as you may see.")]
+    usage: Annotated[list[Usage] | None, Field(description=(
+        "What runs and waits now, as far as you may see; null: the token may not read."))]
     quotas: Annotated[list[dict[str, Any]] | None, Field(description=(
         "Quotas of this server; null: only administrators see them. Trials that a quota holds back say so."))]
     budgets: Annotated[list[BudgetLine] | None, Field(description=(
         "Budgets that you may see; null: this server knows none."))]
-    token: Annotated[dict[str, Any] | None, Field(description=(
-        "What this token is held to besides its scope; null: nothing."))]
+    leash: Annotated[dict[str, Any] | None, Field(description=(
+        "What the leash of this token limits it to: roles, clusters, trials at a time; null: it has none."))]
 
 
 async def budget(rest: Rest, _given: BudgetArguments) -> Budget:
     """What this token may do, what limits apply to it, and what is used of them."""
     account = await rest.ask("GET", "account/")
-    usage = (await rest.ask("GET", "usage/", query={"page_size": MOST}))["results"]
-    quotas = (await rest.ask("GET", "quotas/", query={"page_size": MOST}))["results"] if account["is_admin"] else None
-    try:
-        found = (await rest.ask("GET", "budgets/", query={"page_size": MOST}))["results"]
-        budgets = [line_of(document) for document in found]
-    except NotFound:
-        budgets = None
+    usage = await _listed(rest, "usage/")
+    quotas = await _listed(rest, "quotas/") if account["is_admin"] else None
+    budgets = await _listed(rest, "budgets/")
     return Budget.model_validate({
-        **account, "user": account["username"], "usage": usage, "quotas": quotas, "budgets": budgets,
-        "token": account.get("leash")})
+        **account, "user": account["username"], "usage": usage, "quotas": quotas,
+        "budgets": None if budgets is None else [budget_line(document) for document in budgets]})
 
 
-def line_of(document: dict[str, Any]) -> BudgetLine:
-    """A budget of REST in few words."""
-    of = next((f"{kind} {document[name]}" for kind, name in (
-        ("user", "user"), ("group", "group"), ("token", "token_name"), ("experiment", "experiment"))
-        if document[name] is not None), "each person")
-    units = document["left"].keys()
-    return BudgetLine.model_validate({
-        **document, "of": of, "limits": {unit: document[unit] for unit in units},
-        "used": {unit: document["used"][unit] + document["running"][unit] for unit in units}})
+async def _listed(rest: Rest, path: str) -> list[dict[str, Any]] | None:
+    """The first rows of a list; None where the token may not see it: what else there is to tell is told."""
+    try:
+        rows: list[dict[str, Any]] = (await rest.ask("GET", path, query={"page_size": MOST}))["results"]
+    except Refused as refused:
+        if refused.status not in (403, 404):
+            raise
+        return None
+    return rows

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from nniweb.mcp_server.rest import Rest, path_part
+from nniweb.mcp_server.tools import forecasts
+from nniweb.mcp_server.tools.forecasts import TrialsForecast
 from nniweb.mcp_server.tools.tool import Answer, Arguments, DryRun, ExperimentId
 
 #: Proposals of one call.
 MOST = 100
 #: Characters of a patch or a changed file; REST allows less where the config says so.
 MOST_CHARACTERS = 512 * 1024
-#: Ended trials whose durations the forecast is made of.
-_MOST_LOOKED_AT = 50
 
 
 class Variant(Arguments):
@@ -67,18 +67,6 @@ class Taken(Answer):
         "SHA-256 of the changes to the code; the same changes have the same. null: the code as it is."))]
 
 
-class Forecast(Answer):
-    """What the new trials would take, at the mean of the trials that have succeeded."""
-
-    new_trials: int
-    mean_trial_seconds: Annotated[float | None, Field(description="null: none has succeeded yet.")]
-    trial_hours: Annotated[float | None, Field(description=(
-        "New trials times their mean time; where none has succeeded, times the longest time that a trial may take; "
-        "null: neither is known."))]
-    gpu_hours: Annotated[float | None, Field(description="The same times the GPUs of a trial.")]
-    is_upper_bound: Annotated[bool, Field(description="Whether it is made of the longest time that a trial may take.")]
-
-
 class ProposeAnswer(Answer):
     is_dry_run: bool
     trials: list[Taken]
@@ -86,7 +74,8 @@ class ProposeAnswer(Answer):
     waiting: int
     running: int
     status: str
-    forecast: Forecast
+    forecast: Annotated[TrialsForecast | None, Field(description=(
+        "Of a dry run, what the new trials would take; null where the token may not read that."))]
 
 
 async def propose(rest: Rest, given: ProposeArguments) -> ProposeAnswer:
@@ -101,21 +90,7 @@ async def propose(rest: Rest, given: ProposeArguments) -> ProposeAnswer:
     taken = [Taken(key=row["key"], is_new=row["is_new"], number=row["trial"]["sequence_id"],
                    status=row["trial"]["status"], variant=(row["trial"].get("variant") or {}).get("sha256"),
                    trial=None if given.dry_run and row["is_new"] else row["trial"]["id"]) for row in document["trials"]]
-    forecast = await forecast_of(rest, path, len({row.number for row in taken if row.is_new}))
+    forecast = await forecasts.of_trials(rest, path, len({row.number for row in taken if row.is_new})) \
+        if given.dry_run else None
     return ProposeAnswer.model_validate({
         **document, "is_dry_run": given.dry_run, "trials": taken, "forecast": forecast})
-
-
-async def forecast_of(rest: Rest, path: str, new_trials: int) -> Forecast:
-    """What so many trials more of an experiment would take. ``path``: the experiment's, below ``/api/v1/``."""
-    document = await rest.ask("GET", path)
-    ended = (await rest.ask("GET", f"{path}trials/", query={
-        "status": "SUCCEEDED", "order": "-ended", "page_size": _MOST_LOOKED_AT}))["results"]
-    durations = [trial["duration"] for trial in ended if trial["duration"] is not None]
-    mean = sum(durations) / len(durations) if durations else None
-    seconds = mean if mean is not None else document["max_trial_duration"]
-    hours = None if seconds is None else new_trials * seconds / 3600
-    gpus = document["trial_gpu_number"] or 0
-    return Forecast(new_trials=new_trials, mean_trial_seconds=mean, trial_hours=hours,
-                    gpu_hours=None if hours is None else hours * gpus,
-                    is_upper_bound=mean is None and hours is not None)

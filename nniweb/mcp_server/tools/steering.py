@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from nniweb.mcp_server.rest import Rest, path_part
-from nniweb.mcp_server.tools.proposing import Forecast, forecast_of
+from nniweb.mcp_server.tools import forecasts
+from nniweb.mcp_server.tools.forecasts import TrialsForecast
 from nniweb.mcp_server.tools.tool import Answer, Arguments, DryRun, ExperimentId, Sentence, TrialId
 from trainingservice.trial_job_status import ENDS
 
@@ -33,10 +34,9 @@ class SteerAnswer(Answer):
     status: str
     why: Sentence
     unfinished_trials: Annotated[dict[str, int], Field(description=(
-        "Trials that have not ended, by status. Of a dry run those before the action: with stop, those that end by "
-        "it."))]
-    forecast: Annotated[Forecast | None, Field(description=(
-        "With resume: what the trials take that may still be run; null with other actions and without a limit."))]
+        "Trials that have not ended yet, by status: with stop, those that end by it."))]
+    forecast: Annotated[TrialsForecast | None, Field(description=(
+        "Of a dry run of resume: what the trials take that may still be run; null without a limit of trials."))]
 
 
 async def steer_experiment(rest: Rest, given: SteerArguments) -> SteerAnswer:
@@ -47,14 +47,14 @@ async def steer_experiment(rest: Rest, given: SteerArguments) -> SteerAnswer:
     body = {} if given.max_trial_number is None else {"max_trial_number": given.max_trial_number}
     document = await rest.ask("POST", f"{path}actions/{given.action}/", body=body if given.action == "resume" else None,
                               query={"dry_run": True} if given.dry_run else None)
-    now = (await rest.ask("GET", path))["progress"]["trials"]  # after a dry run as before it
-    most = document["max_trial_number"]
+    most, progress = document["max_trial_number"], document["progress"]
     forecast = None
-    if given.action == "resume" and most is not None:
-        forecast = await forecast_of(rest, path, max(0, most - document["progress"]["ended"]))
+    if given.dry_run and given.action == "resume" and most is not None:
+        forecast = await forecasts.of_trials(rest, path, max(0, most - progress["ended"]))
     return SteerAnswer(
         is_dry_run=given.dry_run, status=document["status"], why=document["message"], forecast=forecast,
-        unfinished_trials={status: count for status, count in now.items() if count and status not in ENDS})
+        unfinished_trials={status: count for status, count in progress["trials"].items()
+                           if count and status not in ENDS})
 
 
 class CancelArguments(Arguments):

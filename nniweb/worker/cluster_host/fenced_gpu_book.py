@@ -7,6 +7,7 @@ from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from trainingservice.gpus.gpu_slots import GpuBooking, HeldGpus
+from trainingservice.trial_job import GpuDemand
 
 
 class FencedGpuBook:
@@ -42,5 +43,13 @@ class FencedGpuBook:
         try:
             with suppress(LeaseLost), self._lease.transaction():
                 self._book.free(job_name)
+        finally:
+            give_connection_back()
+
+    def demand(self, job_name: str, known: GpuDemand) -> GpuDemand:
+        if not known.learns:
+            return known
+        try:
+            return self._book.demand(job_name, known)
         finally:
             give_connection_back()

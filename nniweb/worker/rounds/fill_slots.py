@@ -164,6 +164,8 @@ def _start(work: ClusterWork, experiment: Experiment, trials: list[Trial]) -> in
         trials = trials[:starting.count]
         Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
         attempts = _make_attempts(work, trials, numbers, starting)
+    if not trials:
+        return 0
     _note_started(work, experiment, len(trials))
     logger.info("slots are free for %s", trials_in_words([trial.sequence_id for trial in trials]))
     for trial in trials:
@@ -226,9 +228,9 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, proposal
                 work.tuners.forget(experiment.pk)
         broken = [first_broken(read_constraints(experiment.constraints), value) for value in parameters]
         allowed = broken.count(None)
-        room = _room_beside_replicates(experiment, allowed) if experiment.has_replicates \
+        by_quotas = _room_beside_replicates(experiment, allowed) if experiment.has_replicates \
             else room_now(experiment, allowed)
-        may_start = starts(work, experiment, _in_budget(work, experiment, room))
+        may_start = starts(work, experiment, _in_budget(work, experiment, by_quotas))
         starting = _places_that_start(broken, may_start.count)
         first_ask, first_sequence = experiment.next_ask, experiment.next_sequence_id
         continues = _continued(experiment, proposals, len(parameters))

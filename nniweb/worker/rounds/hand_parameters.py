@@ -57,7 +57,7 @@ _NOT_HELD = (
     f' AND EXISTS (SELECT 1 FROM {_SET} given WHERE given.trial_id = {_ATTEMPT}.trial_id'
     f' AND given."index" = awaited_index)')
 _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "awaited_index")
-_OF_TRIAL = ("id", "public_id", "experiment", "sequence_id", "ask_number")
+_OF_TRIAL = ("id", "public_id", "experiment", "sequence_id", "ask_number", "variant")
 
 
 def hand_parameters(work: ClusterWork, experiment: Experiment) -> None:

@@ -81,6 +81,7 @@ export function fillCells(cell, trial) {
   showText(cell("cluster"), trial.cluster);
   showText(cell("machine"), trial.machine);
   showText(cell("gpu"), (trial.gpu_indices ?? []).join(", "));
+  showText(cell("variant"), trial.variant ? trial.variant.sha256.slice(0, 8) : "");
   showText(cell("attempt"), String(trial.attempt));
   showText(cell("exit_code"), String(trial.exit_code ?? ""));
   showMoment(cell("started"), trial.started_at);

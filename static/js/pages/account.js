@@ -1,4 +1,4 @@
-/** The page of one's account: asks before a token is removed, copies a new one and the first lines with it. */
+/** Pages of the account and of tokens: asks before a token ends, copies a new one and the first lines with it. */
 
 import { confirmed } from "../ui/confirm.js";
 
@@ -6,8 +6,8 @@ for (const form of document.querySelectorAll("form[data-ask]")) {
   form.addEventListener("submit", async (event) => {
     if (!(form instanceof HTMLFormElement) || !(event instanceof SubmitEvent)) return;
     event.preventDefault();
-    const text = form.dataset.ask ?? "";
-    if (!await confirmed({ title: "Remove the token?", text, action: "Remove it" })) return;
+    const { ask: text = "", title = "", action = "" } = form.dataset;
+    if (!await confirmed({ title, text, action })) return;
     // `submit` sends no button's value
     const button = event.submitter;
     if (button instanceof HTMLButtonElement) {

@@ -92,6 +92,7 @@ def test_trials_that_ran_when_the_power_failed_have_failed_and_the_experiment_go
         assert stored[:len(acknowledged[row["id"]])] == acknowledged[row["id"]], "what was acknowledged is there"
         assert stored == own[:len(stored)] or stored[:-1] == own, "and nothing twice, or in another order"
     assert [len(numbers(server, row)) for row in rows[3:]] == [60, 60, 60]
+    experiment.ledger_agrees(rows)
     server.wait_until(lambda: not experiment._left(), 60, "no process is left")
     assert experiment._unfinished_attempts() == 0
 

@@ -34,10 +34,19 @@ import nni
 
 folder, steps, pause, go = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 witness = open(os.path.join(folder, nni.get_trial_id() + ".jsonl"), "a")
+born = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+age = open(os.path.join(folder + "-ages", nni.get_trial_id()), "a")
+
+def live():
+    age.seek(0)
+    age.truncate()
+    age.write("%.2f\\n" % (float(open("/proc/uptime").read().split()[0]) - born))
+    age.flush()
 
 def write(**what):
     witness.write(json.dumps(what) + "\\n")
     witness.flush()
+    live()
 
 write(what="start", pid=os.getpid())
 parameters = nni.get_next_parameter()
@@ -48,6 +57,7 @@ for step in range(steps):
     write(what="reported", value=value)
     time.sleep(pause)
 while go and not os.path.exists(go):
+    live()
     time.sleep(0.05)
 nni.report_final_result(parameters["x"])
 write(what="final", value=parameters["x"])
@@ -69,6 +79,8 @@ class WitnessedExperiment:
         self.server, self.trials, self.steps, self.tuner = server, trials, steps, tuner
         self.witnesses = folder / "witnesses"
         self.witnesses.mkdir(parents=True)
+        self.ages = folder / "witnesses-ages"
+        self.ages.mkdir()
         code = folder / "code"
         code.mkdir()
         (code / "trial.py").write_text(TRIAL)
@@ -126,6 +138,7 @@ class WitnessedExperiment:
             self._compare(row, killed=row["sequence_id"] in ended)
         self.server.wait_until(lambda: not self._left(), 60, "no process is left")
         assert self._unfinished_attempts() == 0, "no slot leaked"
+        self.ledger_agrees(rows)
         self._same_tuner_state(rows)
 
     def _compare(self, row: Mapping[str, Any], *, killed: bool) -> None:
@@ -147,6 +160,28 @@ class WitnessedExperiment:
                                     f"{[round(value - row['parameters']['x']) for value in stored]}\n{row}\n{history}")
         assert [metric["number"] for metric in metrics if metric["kind"] == "FINAL"] == [row["parameters"]["x"]]
         assert row["final_number"] == row["parameters"]["x"]
+
+    def ledger_agrees(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """The ledger has each attempt once, and the time of each trial as the trial's own file says, within a second.
+        """
+        told = self._query("SELECT trial, job_name, milliseconds, measured_by FROM experiments_ledgerentry "
+                           "WHERE experiment = ? ORDER BY id", self.id)
+        attempts = self._query(
+            "SELECT job_name FROM experiments_attempt JOIN experiments_trial ON trial_id = experiments_trial.id "
+            "JOIN experiments_experiment ON experiment_id = experiments_experiment.id "
+            "WHERE experiments_experiment.public_id = ?", self.id)
+        assert sorted(name for _, name, *_ in told) == sorted(name for name, in attempts), "each attempt once"
+        charged = {row["id"]: sum(milliseconds for trial, _, milliseconds, _ in told if trial == row["id"]) / 1000
+                   for row in rows}
+        own = {row["id"]: self.age(row["id"]) for row in rows}
+        wrong = {trial: (charged[trial], own[trial], [row for row in told if row[0] == trial])
+                 for trial in charged if abs(charged[trial] - own[trial]) > 1.0}
+        assert not wrong, f"seconds in the ledger, seconds by the trial's own file: {wrong}"
+
+    def age(self, trial_id: str) -> float:
+        """Seconds that the trial ran, by its last note of it; 0 where it never did."""
+        file = self.ages / trial_id
+        return float(file.read_text() or 0) if file.exists() else 0.0
 
     def _left(self) -> list[str]:
         """Processes of its trials and keepers, and tuners of servers that are no more."""

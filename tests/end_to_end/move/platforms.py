@@ -20,6 +20,7 @@ from tests.fakes.kubernetes.api import KubernetesApiDouble
 from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkController
 from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.openpai.cluster import OpenPaiCluster
+from tests.fakes.ray_dashboard import RayDashboard
 from tests.fakes.slurm_cluster import SlurmCluster
 from tests.fakes.ssh_machine import SshMachine
 from tests.fakes.tiny_scheduler import TinyScheduler
@@ -105,6 +106,16 @@ def azureml(folder: Path) -> Iterator[Place]:
 
 
 @contextmanager
+def ray(folder: Path) -> Iterator[Place]:
+    """A head that is a node itself: jobs are processes of this machine."""
+    head = RayDashboard(folder).start()
+    try:
+        yield Place({"platform": "ray", "address": head.address, "nniManagerIp": "127.0.0.1"})
+    finally:
+        head.end()
+
+
+@contextmanager
 def kubernetes(folder: Path) -> Iterator[Place]:
     """Plain Jobs on a double of the Kubernetes API that runs each pod's command as a process."""
     with KubernetesApiDouble(folder / "cluster") as cluster:
@@ -167,6 +178,7 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "adl": adl,
     "openpai": openpai,
     "dlts": dlts,
+    "ray": ray,
     "azureml": azureml,
     "slurm": slurm,
     "command": command,

@@ -11,6 +11,7 @@ from tests.fakes.azureml_workspace import AzureMlWorkspace
 from tests.fakes.dlts_dashboard import DltsDashboard
 from tests.fakes.kubernetes.api import KubernetesApiDouble
 from tests.fakes.openpai.cluster import OpenPaiCluster
+from tests.fakes.ray_dashboard import RayDashboard
 from tests.fakes.slurm_cluster import SlurmCluster
 from tests.fakes.ssh_machine import SshMachine
 
@@ -60,6 +61,12 @@ def azureml(folder: Path, ends: ExitStack) -> Platform:
             "clientId": azureml_workspace.CLIENT, "clientSecret": azureml_workspace.SECRET,
             "authorityHost": workspace.address, "resourceManager": workspace.address}, \
         {"REQUESTS_CA_BUNDLE": str(workspace.authority)}
+
+
+def ray(folder: Path, ends: ExitStack) -> Platform:
+    head = RayDashboard(folder / "head").start()
+    ends.callback(head.end)
+    return {"platform": "ray", "address": head.address}, {}
 
 
 def slurm(folder: Path, ends: ExitStack) -> Platform:

@@ -16,6 +16,7 @@ from tests.end_to_end.platforms.platform_doubles import (
     kubernetes,
     openpai,
     openpai_without_storage,
+    ray,
     remote,
     slurm,
 )
@@ -33,7 +34,7 @@ def ends(tmp_path: Path) -> Iterator[ExitStack]:
 @pytest.mark.timeout(400)
 @pytest.mark.slow
 @pytest.mark.parametrize("platform",
-                         [remote, kubernetes, openpai, openpai_without_storage, dlts, azureml, slurm],
+                         [remote, kubernetes, openpai, openpai_without_storage, dlts, azureml, ray, slurm],
                          ids=lambda make: make.__name__)
 def test_running_trials_are_found_again_after_the_server_was_killed(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack,

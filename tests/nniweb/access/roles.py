@@ -14,10 +14,12 @@ from nniweb.experiments.clusters.service_factory import state_folder
 from nniweb.experiments.models import (
     ApiToken,
     Attempt,
+    Budget,
     Checkpoint,
     Experiment,
     NotificationDelivery,
     NotificationRule,
+    Price,
     Quota,
     SingleSignOnIdentity,
     TensorBoard,
@@ -26,6 +28,8 @@ from nniweb.experiments.models import (
     Worker,
 )
 from nniweb.experiments.models.account import Role, Scope
+from nniweb.experiments.variants.stored_variants import keep_variant
+from trainingservice.variants.code_variant import ChangedFile, variant_content
 
 #: Columns of the table. A stranger is a member whose groups have nothing to do with what is asked for.
 ROLES = ("anonymous", "stranger", "viewer", "member", "admin")
@@ -91,11 +95,15 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
     Worker.objects.create(id="w", host="box", pid=1, started_at=timezone.now(), heard_at=timezone.now())
     trial = attempt.trial
     now = timezone.now()
+    trial.variant = keep_variant(variant_content("0" * 64, [ChangedFile("trial.py", "pass\n")]), now)
+    trial.save()
     rule = NotificationRule.objects.create(owner=people["member"], channel="webhook", created_at=now)
     message = NotificationDelivery.objects.create(rule=rule, occasion="test", body="{}", state="given_up", ended_at=now,
                                                   created_at=now, planned_at=now, due_at=now)
     board = TensorBoard.objects.create(experiment=experiment, trials=[trial.public_id], created_at=now, used_at=now)
     quota = Quota.objects.create(user=people["member"], max_trials=5)
+    budget = Budget.objects.create(user=people["member"], trials=5)
+    price = Price.objects.create(cluster=experiment.cluster, gpu_hour=1)
     checkpoint = Checkpoint.objects.create(
         attempt=attempt, trial=trial, manifest="0" * 64, name="step-1", size=1, file_count=1, joined_sequence=0,
         confirmed_n=2, confirmed_at=now, created_at=now)
@@ -106,6 +114,7 @@ def make_world(experiment: Experiment, attempt: Attempt, admin: User) -> World:
         "first": 0, "last": 1, "path": "nowhere", "task": "x",
         "app_label": "experiments", "url": "nowhere", "content_type_id": 1,
         "job": attempt.job_name, "rule_id": rule.public_id, "delivery_id": message.public_id,
-        "quota_id": quota.pk, "board_id": board.public_id, "ticket": "of-no-session-at-all",
+        "quota_id": quota.pk, "budget_id": budget.pk, "price_id": price.pk,
+        "board_id": board.public_id, "ticket": "of-no-session-at-all",
         "user_id": people["member"].pk, "group_id": ours.pk, "token_id": token.pk,  # type: ignore[union-attr]
         "uidb64": "nobody", "token": "used-up"})

@@ -15,7 +15,7 @@ from django.urls import get_resolver
 
 import nniweb
 from nniweb.experiments.models import AuditEntry, SignInAttempt, User
-from nniweb.http.authentication import SessionAuthentication, TokenAuthentication
+from nniweb.http.callers.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.nniapi.ports import PortAuthentication
 from tests.nniweb.access.every_address import Call, of_django, walk
 from tests.nniweb.access.roles import World

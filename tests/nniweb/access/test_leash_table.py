@@ -1,7 +1,7 @@
 """Every address that changes something, asked for with leashes: each needs the role that its table says.
 
-The table is ``nniweb.http.leash_table`` and, for people, docs/leashes.md. A new address fails here until somebody has
-decided which role it needs, or that no leash may ask for it.
+The table is ``nniweb.http.callers.leash_table`` and, for people, docs/leashes.md. A new address fails here until
+somebody has decided which role it needs, or that no leash may ask for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.test import Client
 
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import LeashRole, Scope
-from nniweb.http.leash_table import TABLE
+from nniweb.http.callers.leash_table import TABLE
 from tests.nniweb.access.every_address import Call, of_django
 from tests.nniweb.access.roles import ROLES, World
 from tests.nniweb.access.test_every_address import the_table
@@ -49,8 +49,8 @@ def test_each_address_that_changes_something_has_an_entry_and_each_entry_an_addr
     calls = {(call.method, call.address) for call in unsafe()}
     # wrong addresses below /api/v1/ are answered by one view, which no leash needs
     calls -= {("POST", "/api/v1/")}
-    assert calls == TABLE.keys(), (f"decide in nniweb/http/leash_table.py: {sorted(calls - TABLE.keys())}; of nothing: "
-                                   f"{sorted(TABLE.keys() - calls)}")
+    assert calls == TABLE.keys(), (f"decide in nniweb/http/callers/leash_table.py: {sorted(calls - TABLE.keys())}; "
+                                   f"of nothing: {sorted(TABLE.keys() - calls)}")
 
 
 def test_the_page_for_people_has_the_same_table() -> None:

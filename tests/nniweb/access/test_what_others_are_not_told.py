@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.test import Client
 from django.utils import timezone
@@ -58,8 +59,14 @@ def signed_in(person: User | None) -> Client:
     return client
 
 
+@async_to_sync
+async def streamed(answer: Any) -> bytes:
+    return b"".join([piece async for piece in answer.streaming_content])
+
+
 def told(answer: Any, hidden: dict[str, str], asked: str) -> list[str]:
-    content = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    content = answer.content if not answer.streaming else streamed(answer) if answer.is_async else \
+        b"".join(answer.streaming_content)
     text = content.decode("utf-8", "replace")
     return [word for word in (*WORDS, hidden["zq-job"]) if word in text and word not in asked]
 
@@ -124,6 +131,9 @@ TRIES: list[tuple[str, str, Any]] = [
     ("PATCH", "groups/{group}/", {"members": ["stranger"]}),
     ("POST", "groups/", {"name": "new"}),
     ("POST", "quotas/", {"user": "stranger", "max_trials": 1000}),
+    ("POST", "budgets/", {"user": "stranger", "trials": 1000}),
+    ("GET", "budgets/?experiment={experiment}", {}),
+    ("POST", "prices/", {"cluster": "zq-cluster", "gpu_hour": 0}),
     ("POST", "tokens/", {"name": "x", "user": "member"}),
     ("POST", "tokens/", {"name": "x", "scope": "admin"}),
     ("DELETE", "tokens/{token}/", {}),

@@ -214,6 +214,29 @@ def test_a_trial_runs_again_after_the_end_with_what_is_changed(client: Client, t
     assert client.experiment("abc123abc123").document["max_trial_number"] == 4
 
 
+def test_trials_bring_changes_to_the_code(client: Client, config: Path) -> None:
+    text = CONFIG.replace("{name: Random}", "{name: External}") + "codeVariants: true\n"
+    config.write_text(text)
+    experiment = client.launch(config)
+    patch = "--- a/trial.py\n+++ b/trial.py\n@@ -1 +1 @@\n-print('hello')\n+print('bye')\n"
+    patch = patch.replace("hello')\n", "hello')\n\\ No newline at end of file\n")
+    proposed = experiment.propose({"x": 0.1}, {"x": 0.2}, patch=patch)
+    assert proposed[0].document["variant"] == proposed[1].document["variant"]
+    submitted = experiment.submit({"x": 0.3}, files={"trial.py": "print('bye')\n"})
+    assert submitted.document["variant"] == proposed[0].document["variant"]
+    changed = submitted.variant()
+    assert changed is not None
+    assert [(one["path"], one["text"]) for one in changed["changed_files"]] == [("trial.py", "print('bye')\n")]
+    assert experiment.propose(patch=changed["diff"]) == []
+    again = experiment.rerun(submitted.number, files={"trial.py": None})
+    assert again.variant()["changed_files"][0]["change"] == "removed"  # type: ignore[index]
+    assert experiment.submit({"x": 0.4}).variant() is None
+    with pytest.raises(ValueError, match="either patch or files"):
+        experiment.submit({"x": 0.4}, patch=patch, files={})
+    with pytest.raises(Refused, match="leaves|has the part"):
+        experiment.submit({"x": 0.4}, files={"../x": ""})
+
+
 def test_a_name_is_enough_where_only_one_has_it(client: Client, token: str, tmp_path: Path, mice: Experiment,
                                                 make_experiment: Callable[..., Experiment]) -> None:
     status, out, _ = command(client, token, tmp_path, "experiments", "show", "mice")

@@ -23,11 +23,13 @@ from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, Trial
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.variants.stored_variants import keep_variant
 from nniweb.keeperapi.application import KeeperApplication
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.receiver.report_reading import read_report
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode
+from trainingservice.variants.code_variant import read_stored
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
@@ -124,6 +126,9 @@ class NniwebKeeperServer:
             experiment.save()
             Trial.objects.filter(pk=trial.pk).update(public_id=form.trial_job_id, sequence_id=form.sequence_id,
                                                      ask_number=parameters["parameter_id"])
+            if form.variant is not None:
+                Trial.objects.filter(pk=trial.pk).update(
+                    variant=keep_variant(read_stored(form.variant.path.read_bytes()), timezone.now()))
             self._set_parameters(trial, form.hyper_parameters)
 
     def _join(self, form: JobApplicationForm) -> None:

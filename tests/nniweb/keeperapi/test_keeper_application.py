@@ -139,6 +139,26 @@ def test_the_job_tells_what_to_run(application, make_attempt, make_experiment) -
         "parameter_id": 3, "parameter_source": "algorithm", "parameters": {"x": 0.5}, "parameter_index": 0}
 
 
+def test_a_trial_with_changed_code_is_told_the_copy_and_others_the_folder(application, make_attempt, make_experiment,
+                                                                          tmp_path) -> None:
+    from django.utils import timezone
+
+    from nniweb.experiments.launch.code_archives import keep_folder
+    from nniweb.experiments.variants.stored_variants import keep_variant
+    from trainingservice.variants.code_variant import ChangedFile, variant_content
+
+    (tmp_path / "train.py").write_text("print(1)")
+    code = keep_folder(tmp_path, timezone.now())
+    experiment = make_experiment(code=code, code_folder=str(tmp_path))
+    variant = keep_variant(variant_content(code.sha256, [ChangedFile("train.py", "print(2)", "print(1)")]),
+                           timezone.now())
+    plain, changed = make_attempt(experiment), make_attempt(experiment, variant=variant)
+    job = json.loads(call(application, "GET", f"trials/{plain.job_name}/job")[2])
+    assert (job["code"], job["variant"]) == ({"folder": str(tmp_path)}, None)
+    job = json.loads(call(application, "GET", f"trials/{changed.job_name}/job")[2])
+    assert (job["code"], job["variant"]["sha256"]) == ({"sha256": code.sha256}, variant.sha256)
+
+
 def test_the_job_of_an_ended_attempt_is_gone(application, make_attempt) -> None:
     attempt = make_attempt()
     Attempt.objects.update(stage="ended")

@@ -165,7 +165,8 @@ def test_a_trial_frame_says_what_to_do_what_was_read_last_and_which_files_were_k
     assert frame is not None
     assert (frame["reading"]["attempt"], frame["reading"]["at"], frame["reading"]["cpu_percent"]) == (1, now, 50.0)
     assert frame["next"] == later.public_id
-    assert frame["reading"]["gpus"] == [{"index": 0, "utilization": None, "memory_bytes": None}]
+    assert frame["reading"]["gpus"] == [{"index": 0, "utilization": None, "memory_bytes": None,
+                                         "own_bytes": None}]
     assert [file["name"] for file in frame["files"]] == ["model.pt"]
     seen = [before, with_reading, frames.beats_of([attempt.trial_id])]
     assert len({beats[attempt.trial_id] for beats in seen}) == 3, "each is told from the others"

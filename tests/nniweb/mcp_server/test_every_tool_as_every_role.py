@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client as Http
 from mcp.client.client import Client
 
-from nniweb.experiments.models import ApiToken, AuditEntry, Experiment, Trial, User
+from nniweb.experiments.models import ApiToken, AuditEntry, Experiment, Trial
 from nniweb.experiments.models.account import Scope
 from nniweb.mcp_server.tools import BY_NAME
 from tests.nniweb.access.roles import ROLES, World
@@ -94,15 +94,15 @@ def test_every_tool_is_answered_as_the_same_token_is_over_rest(world: World, swi
     Experiment.objects.update(tuner={"name": "External"}, trial_concurrency=4)
     wanted = rows(world)
     assert {row.tool for row in wanted} == BY_NAME.keys()
-    people = {role: (world.people[role], Scope.ADMIN) for role in ROLES if world.people[role] is not None}
-    people |= {"member who reads": (world.people["member"], Scope.READ),
-               "admin who reads": (world.people["admin"], Scope.READ)}
+    tokens = {role: ApiToken.make(person, role) for role in ROLES if (person := world.people[role]) is not None}
+    tokens |= {f"{role}, {scope}, {leash}": ApiToken.make_with_row(
+        world.people[role], "leash", scope, None, **leash)[0]  # type: ignore[arg-type]  # there is one
+        for role, scope, leash in (("admin", Scope.READ, {}), ("member", Scope.READ, {"roles": ["read"]}),
+                                   ("member", Scope.CHANGE, {"roles": ["propose"], "everything": True}),
+                                   ("member", Scope.CHANGE, {"roles": ["read", "steer", "launch"]}))}
     start = state()
     classes: set[int] = set()
-    for role, (person, scope) in people.items():
-        assert isinstance(person, User)
-        token = ApiToken.make(person, role, scope)
-
+    for role, token in tokens.items():
         async def walk(client: Client, role: str = role, token: str = token) -> None:
             for row in wanted:
                 before = elsewhere(state)

@@ -20,6 +20,7 @@ from tests.trainingservice.conformance.test_conformance_azureml import make_plat
 from tests.trainingservice.conformance.test_conformance_command import CommandUnderTest
 from tests.trainingservice.conformance.test_conformance_dlts import DltsUnderTest
 from tests.trainingservice.conformance.test_conformance_openpai import OpenPaiUnderTest, WithoutStorage
+from tests.trainingservice.conformance.test_conformance_ray import RayUnderTest
 from tests.trainingservice.conformance.test_conformance_remote import RemoteUnderTest
 from tests.trainingservice.slurm.slurm_under_test import SlurmUnderTest
 from trainingservice.receiver.keeper_receiver import KeeperReceiver
@@ -80,6 +81,14 @@ def test_a_keeper_on_dlts_trusts_the_servers_authority(tmp_path, behind_tls) -> 
         a_trial_reports(platform, tmp_path, behind_tls)
     finally:
         platform.dashboard.end()
+
+
+def test_a_keeper_on_ray_trusts_the_servers_authority(tmp_path, behind_tls) -> None:
+    platform = RayUnderTest(tmp_path / "platform")
+    try:
+        a_trial_reports(platform, tmp_path, behind_tls)
+    finally:
+        platform.head.end()
 
 
 @pytest.mark.slow  # the vendor's SDK takes seconds to load

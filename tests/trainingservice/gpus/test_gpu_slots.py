@@ -1,10 +1,12 @@
 """Which GPUs a trial gets."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainingservice.gpus.gpu_slots import (
     Assigned,
+    GpuBooking,
     GpuReading,
     GpuRequest,
     HeldGpus,
@@ -132,3 +134,93 @@ def test_the_book_in_memory_keeps_others_from_a_job_that_is_alone():
     assert book.book("m", "first", (1,), 4, alone=True)
     assert not book.book("m", "later", (1,), 4)
     assert book.booked("m")["first"].alone
+
+
+GB = 1 << 30
+
+
+def big(index, used=0, others=0, **more):
+    return GpuReading(index, memory_total=80 * GB, memory_used=used * GB, others_bytes=others * GB, **more)
+
+
+def needing(gigabytes, number=1, **more):
+    return GpuRequest(number, demand=GpuDemand(memory=int(gigabytes * GB)), **more)
+
+
+def held(index, gigabytes):
+    return HeldGpus((index,), memory=int(gigabytes * GB))
+
+
+def test_jobs_that_say_what_they_need_share_a_gpu_as_long_as_there_is_memory():
+    one = [big(0)]
+    assert choose(needing(30), one) == Assigned((0,), 30 * GB, (int(80 * GB * 0.97),))
+    assert isinstance(choose(needing(30), one, {"a": held(0, 30)}), Assigned)
+    answer = choose(needing(30), one, {"a": held(0, 30), "b": held(0, 30)})
+    assert isinstance(answer, Waits)
+    assert answer.reason == ("Waits for 1 GPU with 30.0 GB left: no GPU of machine ada is free; GPU 0 is held by a, b "
+                             "and has 17.6 GB left.")
+
+
+def test_an_idle_gpu_goes_first_and_then_the_one_that_has_the_least_left():
+    gpus = [big(0), big(1), big(2)]
+    assert choose(needing(10), gpus, {"a": held(0, 40), "b": held(1, 60)}).indices == (2,)
+    assert choose(needing(10), gpus, {"a": held(0, 40), "b": held(1, 60), "c": held(2, 20)}).indices == (1,)
+    assert choose(needing(30), gpus, {"a": held(0, 40), "b": held(1, 60), "c": held(2, 20)}).indices == (0,)
+    assert choose(needing(10, 2), gpus, {"a": held(0, 40), "b": held(1, 60)}).indices == (1, 2)
+
+
+@pytest.mark.parametrize("holder", [(0,), HeldGpus((0,), alone=True)])
+def test_a_gpu_that_a_job_holds_as_a_whole_is_not_shared_by_memory(holder):
+    assert isinstance(choose(needing(1), [big(0)], {"whole": holder}), Waits)
+
+
+def test_a_job_that_wants_a_whole_gpu_gets_none_on_which_others_have_memory():
+    assert choose(GpuRequest(1), [big(0), big(1)], {"a": held(0, 1)}) == Assigned((1,))
+
+
+def test_what_others_hold_of_a_gpu_is_counted():
+    assert isinstance(choose(needing(30), [big(0, used=50, others=50, processes=1)]), Waits), "active ones are not used"
+    active = {"use_active_gpu": True}
+    assert isinstance(choose(needing(30, **active), [big(0, used=50, others=50, processes=1)]), Waits)
+    assert isinstance(choose(needing(20, **active), [big(0, used=50, others=50, processes=1)]), Assigned)
+    unknown = GpuReading(0, 2, 80 * GB, memory_used=60 * GB)  # 40 of them are what the other job said
+    assert isinstance(choose(needing(15), [unknown], {"a": held(0, 40)}), Assigned)
+    assert isinstance(choose(needing(30), [unknown], {"a": held(0, 40)}), Waits)
+
+
+def test_a_job_that_takes_more_than_it_said_leaves_less_for_others():
+    assert isinstance(choose(needing(20), [big(0, used=70)], {"a": held(0, 10)}), Waits)
+
+
+def test_what_no_gpu_has_is_given_a_whole_one():
+    assert choose(needing(100), [big(0), big(1)], {"a": held(0, 1)}) == Assigned((1,))
+    assert choose(needing(1), [GpuReading(0)]) == Assigned((0,)), "its size is not known"
+
+
+def test_gpus_that_take_one_process_are_not_shared_and_the_number_of_those_who_share_is_limited():
+    assert isinstance(choose(needing(1), [big(0, is_exclusive=True)], {"a": held(0, 1)}), Waits)
+    eight = {f"job{number}": held(0, 1) for number in range(8)}
+    assert isinstance(choose(needing(1), [big(0)], eight), Waits)
+    assert isinstance(choose(needing(1, max_trials_per_gpu=9), [big(0)], eight), Assigned)
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=30))
+def test_however_jobs_come_and_go_no_gpu_has_more_than_there_is(steps):
+    book, gpus = MemoryGpuBook(), [big(0), big(1)]
+    for number, (gigabytes, leaves) in enumerate(steps):
+        if leaves and book.booked("m"):
+            book.free(next(iter(book.booked("m"))))
+        choice = choose_gpus(needing(gigabytes), gpus, book.booked("m"), "ada")
+        if isinstance(choice, Assigned):
+            booking = GpuBooking("m", choice.indices, 1, False, choice.memory, choice.room)
+            assert book.book_nodes(f"job{number}", [booking])
+        for index in (0, 1):
+            assert sum(one.memory for one in book.booked("m").values() if index in one) <= 80 * GB * 0.97
+
+
+def test_two_who_chose_at_the_same_time_do_not_both_get_what_is_left():
+    book = MemoryGpuBook()
+    booking = GpuBooking("m", (0,), 1, False, 50 * GB, (77 * GB,))
+    assert book.book_nodes("first", [booking])
+    assert not book.book_nodes("second", [booking])
+    assert book.book_nodes("first", [booking])  # its own is no other's

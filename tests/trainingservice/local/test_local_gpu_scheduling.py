@@ -281,3 +281,18 @@ def test_where_the_gpus_cannot_be_read_the_trial_and_the_machine_say_why(bench, 
     assert [machine.message.code for machine in service.list_machines()] == ["gpus_unread"]
     nvidia_smi.recover()
     assert runs(bench, service, form) == "0"
+
+
+def test_trials_that_say_how_much_memory_they_need_share_a_gpu_while_there_is_some(bench, nvidia_smi, service, gpu_job):
+    """Each GPU of this machine has 16 GB."""
+    first, second, third, large = (
+        replace(gpu_job(1, gpu_indices=(0,)), gpu_demand=GpuDemand(memory=size << 30)) for size in (7, 7, 1, 4))
+    for form in (first, second):
+        service.submit_trial_job(form)
+        assert runs(bench, service, form) == "0"
+    service.submit_trial_job(large)
+    waits(bench, service, large, "Waits for 1 GPU with 4.0 GB left")
+    service.submit_trial_job(third)
+    assert runs(bench, service, third) == "0"
+    let_end(first)
+    assert runs(bench, service, large) == "0"

@@ -14,6 +14,7 @@ from trainingservice.base import TrainingService
 from trainingservice.testing.bench import Bench
 from trainingservice.testing.cases.fixtures import ConformanceFixtures, needs_this_machine
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.variants.code_variant import ChangedFile
 
 LIST_MY_FOLDER = """
 import hashlib, json, os
@@ -99,6 +100,22 @@ class CodeCases(ConformanceFixtures):
         assert bench.output(first) == ("second\n" if service.shares_code_folder else "first\n")
         assert code.folder is not None
         assert (code.folder / "same").exists() == service.shares_code_folder
+
+    def test_a_trial_with_a_variant_runs_the_changed_file_and_the_next_one_the_original(self, bench: Bench,
+                                                                                    service: TrainingService) -> None:
+        if not service.takes_variants:
+            pytest.skip("trials of this platform take no variants of the code")
+        code = bench.code({"trial.py": "print(open('part/words').read())\n", "part/words": "as it was"})
+        command = f"{bench.platform.python} trial.py"
+        changed = bench.form(command, code=code, variant=bench.variant(
+            code, ChangedFile("part/words", "changed", "as it was")))
+        plain = bench.form(command, code=code)
+        for form, words in ((changed, "changed\n"), (plain, "as it was\n")):
+            service.submit_trial_job(form)
+            bench.wait_for_end(service, form)
+            assert bench.output(form) == words
+        assert code.folder is not None
+        assert (code.folder / "part" / "words").read_text() == "as it was"
 
     @pytest.mark.parametrize(("command", "output", "exit_code"), [
         ("echo one && echo two", "one\ntwo\n", 0),

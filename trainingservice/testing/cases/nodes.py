@@ -13,9 +13,10 @@ from trainingservice.testing.bench import Bench
 from trainingservice.testing.cases.fixtures import ConformanceFixtures, needs_this_machine
 from trainingservice.trial_job import JobApplicationForm
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.variants.code_variant import ChangedFile
 from trialkeeper import contract
 
-#: Rank 0 is told a number by rank 1 where the two were to meet, and reports it.
+#: Rank 0 is told a number, which rank 1 has in its code, where the two were to meet, and reports it.
 _MEETING = """
 import os, socket, time
 import nni
@@ -29,7 +30,7 @@ else:
     while True:
         try:
             with socket.create_connection(address, 5) as peer:
-                peer.sendall(b"41\\n")
+                peer.sendall(open("number", "rb").read())
             break
         except OSError:
             time.sleep(0.05)
@@ -55,7 +56,9 @@ def _on_two_nodes(bench: Bench, form: JobApplicationForm) -> JobApplicationForm:
 
 class NodeCases(ConformanceFixtures):
     def test_two_nodes_of_a_trial_meet_and_rank_0_alone_reports(self, bench: Bench, service: TrainingService) -> None:
-        form = _on_two_nodes(bench, bench.form(script=_MEETING))
+        code = bench.code({"trial.py": _MEETING, "number": "40\n" if service.takes_variants else "41\n"})
+        variant = bench.variant(code, ChangedFile("number", "41\n", "40\n")) if service.takes_variants else None
+        form = _on_two_nodes(bench, bench.form(f"{bench.platform.python} trial.py", code=code, variant=variant))
         service.submit_trial_job(form)
         detail = bench.wait_for_end(service, form)
         assert [entry["value"] for entry in bench.entries(form, contract.METRIC)] == ["41"]

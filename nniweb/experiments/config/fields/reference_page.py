@@ -23,6 +23,7 @@ from nniweb.experiments.config.document import (
 )
 from nniweb.experiments.config.fields.description import default_words, inner_models, keys_of, type_words
 from nniweb.experiments.config.fields.walk import file_key
+from nniweb.experiments.config.trial_script.code_variants import CodeVariantsDocument
 from nniweb.experiments.config.v1_conversion import V1_CLASS_FILES, V1_DROPPED, V1_FIELDS
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS, Algorithm
 from trainingservice.base import TrainingService
@@ -74,6 +75,7 @@ def render() -> str:
         "## budget\n\n" + _table(BudgetDocument, {}, ""),
         "## retention\n\n" + _table(RetentionDocument, {}, ""),
         "## checkpoints\n\n" + _table(CheckpointsDocument, {}, ""),
+        "## codeVariants\n\n" + _table(CodeVariantsDocument, {}, ""),
         "## sharedStorage\n\n" + _table(SharedStorage, {key: key for key in keys_of(SharedStorage)}, ""),
         *(_platform(name, load_platform(name)) for name in sorted(BUILT_IN)),
         "## v1 fields without a counterpart\n\n| v1 | what it means here |\n| --- | --- |\n"

@@ -15,6 +15,7 @@ from django.db.models import Case, Count, F, Max, Q, When
 
 from nniweb.experiments.clusters.placement import LATELY, MANY_FAILURES, ClusterRoom
 from nniweb.experiments.lifecycle.cluster_use import why_unusable
+from nniweb.experiments.memory.gpu_demand import GPU_MEMORY
 from nniweb.experiments.models import Attempt, Experiment, ExperimentCluster, Machine
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 from nniweb.worker.cluster_host.fair_share import room_on_cluster
@@ -28,7 +29,9 @@ def rooms_of(experiment: Experiment, now: datetime) -> list[ClusterRoom]:
     rows = sorted(rows_by_cluster(experiment).values(), key=lambda row: (row.position, row.pk))
     under_way = _under_way(experiment)
     unusable = why_unusable(experiment)
-    gpus = _free_gpus(rows) if any(row.gpus_of_a_trial for row in rows) else {}
+    # where trials share GPUs by memory bookings do not tell what is free
+    counts_gpus = any(row.gpus_of_a_trial for row in rows) and not experiment.config.get(GPU_MEMORY)
+    gpus = _free_gpus(rows) if counts_gpus else {}
     found = []
     for row in rows:
         if not row.is_listed:

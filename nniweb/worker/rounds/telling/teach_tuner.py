@@ -15,6 +15,7 @@ from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.notifications import outbox
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.replicates.ends import take_ends
+from nniweb.experiments.replicates.told_variants import hashes_of, is_told
 from nniweb.experiments.results.feasibility import Judgements, judged, note_feasibility, violation_of
 from nniweb.experiments.results.objectives import say_what_is_missing, take_into_front
 from nniweb.experiments.sql.changed_rows import update
@@ -41,7 +42,7 @@ ASSESSED = "Stopped by the assessor, because its results are worse than those of
 ADVISED = "Stopped by the experiment's custom advisor."
 # by hand: each trial asks
 _TAUGHT_OF = ("id", "public_id", "sequence_id", "ask_number", "status", "message", "reason", "final_number",
-              "final_value", "feasible", "proposal")
+              "final_value", "feasible", "proposal", "variant")
 _NOT_TAUGHT = ("WHERE experiment_id = %s AND NOT taught"
                f" AND status NOT IN ({UNFINISHED_TRIALS})"
                f" ORDER BY ended_at, id LIMIT {CHUNK}")
@@ -85,9 +86,10 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
         judgements = judged(experiment, texts)
         parameters = {row.trial_id: row.value for row in select(
             TrialParameters, ("id", "trial", "value"), _PARAMETERS + theirs, keys)}
+        hashes = hashes_of(trials)
         events = [end_of_trial(experiment, trial, parameters.get(trial.pk) or {}, results[trial.pk], texts[trial.pk],
-                               violation_of(judgements.get(trial.pk, ())))
-                  for trial in trials if trial.ask_number is not None or experiment.tells_all_ends]
+                               violation_of(judgements.get(trial.pk, ())), hashes.get(trial.variant_id))
+                  for trial in trials if is_told(experiment, trial.ask_number, trial)]
     with work.lease.transaction():
         revision = next_revision(experiment.pk, needs_round=len(trials) == CHUNK)
         taught = update(Trial, f"NOT taught AND id IN {theirs}", keys, taught=True)
@@ -158,6 +160,8 @@ def _assess(work: ClusterWork, experiment: Experiment) -> bool:
     """
     seen = work.tuners.assessed_revision(experiment.pk)
     changed = Trial.objects.filter(experiment=experiment, revision__gt=seen)
+    if experiment.has_own_tuner:
+        changed = changed.filter(variant=None)  # it is told results of the code alone
     new = Metric.objects.filter(attempt__trial__in=changed, revision__gt=seen, kind=contract.PERIODICAL)
     revisions = list(new.order_by("revision").values_list("revision", flat=True)[:CHUNK])
     if not revisions or experiment.pk not in work.tuners:

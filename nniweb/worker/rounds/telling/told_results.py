@@ -33,11 +33,12 @@ _NOT_TOLD = (f"WHERE NOT taught AND final_value IS NOT NULL AND trial_id IN (SEL
 
 
 def end_of_trial(experiment: Experiment, trial: Trial, parameters: dict[str, Any], values: Sequence[float | None],
-                 reported: str | None, violation: float = 0.0) -> dict[str, Any]:
+                 reported: str | None, violation: float = 0.0, variant: str | None = None) -> dict[str, Any]:
     """The event of one end. An algorithm of the user's own is told more, and of trials that people submitted, too.
 
     ``reported``: the text of its result, None where there is none. ``violation``: how far that is from satisfying the
     constraints on outcomes. An algorithm of the user's own knows no constraints: it is told a worse number instead.
+    ``variant``: hash of the trial's variant of the code.
     """
     if violation and experiment.has_own_tuner and values[0] is not None:
         stand_in = feasible_first(experiment, values[0])
@@ -56,6 +57,8 @@ def end_of_trial(experiment: Experiment, trial: Trial, parameters: dict[str, Any
         event["trial"] = trial.public_id
         if trial.ask_number is None:
             event["customized"] = True
+    if variant is not None:
+        event["variant"] = variant
     return event
 
 

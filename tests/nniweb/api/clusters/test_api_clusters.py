@@ -109,6 +109,8 @@ BLOB = {"storageType": "AzureBlob", "localMountPoint": "/mnt/x", "remoteMountPoi
     ("openpai", {"host": "a", "username": "ada", "password": "sesame"}, {}, {"username": "bob"}, "password"),
     ("dlts", {"dashboard": "a", "email": "a@x.example", "team": "t", "password": "sesame"}, {"team": "u"},
      {"dashboard": "b"}, "password"),
+    ("ray", {"address": "a", "token": "sesame"}, {}, {"address": "b"}, "token"),
+    ("ray", {"address": "a", "headers": "X: sesame"}, {}, {"address": "b"}, "headers"),
     ("slurm", {"workingFolder": "/x", "loginNode": NODE}, {"workingFolder": "/y"},
      {"loginNode": {"host": "b", "user": "ada"}}, "loginNode.password"),
     ("slurm", {"workingFolder": "/x", "loginNode": NODE}, {}, {"loginNode": {"host": "a", "user": "bob"}},
@@ -444,7 +446,7 @@ def test_platforms_say_what_they_need(api, vault) -> None:
     assert rows["local"]["shares_code_folder"] is True
     assert {name: rows[name]["multi_phase"] for name in BUILT_IN} == {
         **dict.fromkeys(("command", "dlts", "local", "remote", "slurm"), True),
-        **dict.fromkeys(("adl", "azureml", "frameworkcontroller", "kubeflow", "kubernetes"), False),
+        **dict.fromkeys(("adl", "azureml", "frameworkcontroller", "kubeflow", "kubernetes", "ray"), False),
         "openpai": None}, "OpenPAI needs a storage for it"
     assert "gpuIndices" in rows["local"]["options_schema"]["properties"]
     vault_row = rows["vault"]

@@ -108,12 +108,13 @@ def check_that_it_stays_secret(api: Any, ada: Any, cluster: Cluster, secret: str
     service.clean_up()
 
 
-@pytest.mark.parametrize("platform", ["openpai", "dlts"])
+@pytest.mark.parametrize("platform", ["openpai", "dlts", "ray"])
 def test_of_a_platform_that_is_spoken_to_by_http(platform, api, ada, parrot, secret, log, tmp_path) -> None:
     mount = {"localStorageMountPoint": str(tmp_path), "containerStorageMountPoint": "/mnt"}
     cluster = cluster_of(api, platform, {
         "openpai": {"host": parrot.address, "username": "ada", "password": secret, "storageConfigName": "s", **mount},
         "dlts": {"dashboard": parrot.address, "team": "t", "email": "ada@lab.example", "password": secret, **mount},
+        "ray": {"address": parrot.address, "headers": f"X-Proxy: {secret}", "token": secret},
     }[platform])
     check_that_it_stays_secret(api, ada, cluster, secret, log)
     assert parrot.requests

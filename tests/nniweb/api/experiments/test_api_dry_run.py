@@ -1,9 +1,11 @@
 """With ``?dry_run=true`` a change is answered as if it were done, and nothing of it is left."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.urls import resolve
 from rest_framework.test import APIClient
 
 from nniweb.experiments.models import Attempt, AuditEntry, Experiment, ExperimentEvent, Trial, TunerEvent, User
@@ -23,6 +25,32 @@ def trial(make_experiment: Callable[..., Experiment], make_attempt: Callable[...
 def everything() -> list[Any]:
     return [list(model.objects.order_by("pk").values())  # type: ignore[attr-defined]  # models have one
             for model in (Experiment, Trial, ExperimentEvent, TunerEvent, AuditEntry)]
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("DELETE", ""), ("PATCH", ""), ("POST", "trials/"), ("POST", "trials/actions/rerun/"),
+    ("POST", "actions/import-data/"), ("POST", "trials/actions/tag/")])
+def test_a_change_that_cannot_be_tried_is_not_made_either(method: str, path: str, client: APIClient, trial: Trial
+                                                          ) -> None:
+    before = everything()
+    address = f"/api/v1/experiments/{trial.experiment.public_id}/{path}?dry_run=true"
+    answer = client.generic(method, address, '{"parameters": {"x": 0.5}}', content_type="application/json")
+    assert answer.status_code == 400, answer.content
+    assert answer.json()["errors"][0]["field"] == "dry_run"
+    assert everything() == before
+
+
+def test_the_schema_names_the_parameter_where_a_view_has_a_dry_run(client: APIClient) -> None:
+    named = {(path, method) for path, operations in client.get("/api/schema/?format=json").json()["paths"].items()
+             for method, operation in operations.items()
+             if any(one["name"] == "dry_run" for one in operation.get("parameters", []))}
+    have = set()
+    for path, method in {(path, "post") for path, _ in named}:
+        view = resolve(re.sub(r"\{[^}]*\}", "abcdefgh1234", path)).func
+        assert view.cls.has_dry_run, path  # type: ignore[attr-defined]  # DRF sets it
+        have.add((path, method))
+    assert have == named
+    assert len(named) >= 9
 
 
 @pytest.mark.parametrize(("action", "body"), [

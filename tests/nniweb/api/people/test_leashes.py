@@ -15,6 +15,7 @@ from rest_framework.test import APIClient
 from nniweb.experiments.access import accounts, leashes
 from nniweb.experiments.access.request_actor import asked_by, known_as
 from nniweb.experiments.actions import intents, token_end
+from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, AuditEntry, Cluster, Experiment, Quota, Trial, User
 from nniweb.experiments.models.account import LeashRole, Role, Scope
@@ -94,12 +95,31 @@ def test_a_leash_is_made_told_and_kept(as_user: Clients, alice: User, lab: Clust
     assert only_reading["scope"] == "read"
 
 
+def test_a_leash_may_have_a_budget_whose_standing_is_told(as_user: Clients, alice: User, lab: Cluster,
+                                                          make_attempt: Any, make_experiment: Any) -> None:
+    made = as_user(alice).post("/api/v1/tokens/", {
+        "name": "night", "roles": ["read", "launch"], "budget": {"trials": 5, "gpu_hours": "2.5"}}, "json")
+    assert made.status_code == 201, made.json()
+    token = ApiToken.objects.get(name="night")
+    make_attempt(make_experiment(owner=alice, cluster=lab, token=token))
+    by_it = APIClient(headers={"Authorization": f"Token {made.json()['token']}"})
+    assert by_it.get("/api/v1/account/").json()["leash"]["budgets"] == [
+        {"period": "total", "unit": "gpu_hours", "limit": 2.5, "used": 0.0, "left": 2.5},
+        {"period": "total", "unit": "trials", "limit": 5.0, "used": 1.0, "left": 4.0}]
+    assert by_it.get("/api/v1/account/").json()["leash"].keys() >= {"roles", "expires_at"}
+    row = as_user(alice).get(f"/api/v1/tokens/{token.pk}/").json()
+    assert (row["running"], len(row["budgets"])) == ({"experiments": 1, "trials": 1}, 2)
+
+
 @pytest.mark.parametrize(("wish", "field"), [
     ({"roles": ["rule"]}, "roles.0"), ({"max_trials": 3}, "roles"), ({"clusters": ["lab"]}, "roles"),
     ({"everything": True}, "roles"), ({"roles": ["steer"]}, "everything"),
     ({"roles": ["read", "propose"]}, "everything"),
     ({"roles": ["read"], "clusters": ["nowhere"]}, "clusters"), ({"roles": ["read"], "max_trials": 0}, "max_trials"),
-    ({"roles": ["read"], "scope": "read"}, "scope"), ({"roles": ["read"], "budget": "all"}, "budget")])
+    ({"roles": ["read"], "scope": "read"}, "scope"), ({"roles": ["read"], "budget": "all"}, "budget"),
+    ({"roles": ["read"], "budget": {}}, "budget"), ({"budget": {"trials": 3}}, "roles"),
+    ({"roles": ["read"], "budget": {"gpu_hours": -1}}, "budget.gpu_hours"),
+    ({"roles": ["read"], "budget": {"hours": 1}}, "budget.hours")])
 def test_a_wrong_leash_names_its_field_and_makes_nothing(as_user: Clients, alice: User, lab: Cluster,
                                                          wish: dict[str, Any], field: str) -> None:
     client = as_user(alice)
@@ -310,15 +330,20 @@ def test_a_request_that_was_let_in_before_the_end_changes_nothing_after_it(agent
                                                                            ) -> None:
     client = agent()
     experiment = Experiment.objects.get(public_id=launched(client, cluster="lab"))
+    trial = intents.submit_trial(experiment, {"x": 0.5})
+    before = list(Trial.objects.values()), AuditEntry.objects.count()
     with asked_by("the request"):
         known_as(alice, "token agent", client.token)  # type: ignore[attr-defined]
         leashes.must_hold()
         ApiToken.objects.filter(pk=client.token.pk).update(  # type: ignore[attr-defined]
             ended_at=timezone.now(), ended_by=alice)
-        for wish in (lambda: intents.submit_trial(experiment, {"x": 0.5}), lambda: intents.resume(experiment)):
+        for wish in (lambda: intents.submit_trial(experiment, {"x": 0.5}), lambda: intents.resume(experiment),
+                     lambda: intents.cancel_trial(trial), lambda: intents.tag_trial(trial, ["a"]),
+                     lambda: intents.write_note(trial, "text"), lambda: intents.refresh_trial(trial),
+                     lambda: import_results(experiment, [{"parameter": {"x": 0.5}, "value": 1}], alice)):
             with pytest.raises(Refused, match='The token "agent" was ended by alice'):
                 wish()
-    assert not Trial.objects.exists()
+    assert (list(Trial.objects.values()), AuditEntry.objects.count()) == before
 
 
 def test_a_token_with_something_to_its_name_is_ended_when_it_is_removed(

@@ -38,7 +38,7 @@ def test_readings_come_in_order_with_every_field(api, ended) -> None:
     body = api.get(f"/api/v1/trials/{ended.public_id}/resources/").json()
     assert body["attempt"] == 1
     assert [(row["cpu_percent"], row["memory_bytes"], row["gpus"]) for row in body["readings"]] == [
-        (12.5, None, []), (None, 5.0, [{"index": 0, "utilization": None, "memory_bytes": None}])]
+        (12.5, None, []), (None, 5.0, [{"index": 0, "utilization": None, "memory_bytes": None, "own_bytes": None}])]
 
 
 def test_of_a_long_trial_they_are_thinned_and_keep_both_ends(api, ended) -> None:

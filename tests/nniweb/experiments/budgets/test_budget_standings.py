@@ -100,7 +100,7 @@ def test_a_long_ledger_is_read_once_and_not_for_each_trial(transactional_db, adm
     kept = BudgetUse.objects.get()
     assert (kept.trials, kept.counted_to) == (3 * rows, LedgerEntry.objects.order_by("-pk")[0].pk)
     entries(5, owner=admin.pk, seconds=1)
-    assert ledger_sums.spent(budget, 0, "") == ledger_sums.sum_of(ledger_sums.entries_of(budget, 0, ""))[0]
+    assert ledger_sums.spent(budget, 0, "") == ledger_sums.sum_for(budget, 0, "")[0]
     with CaptureQueriesContext(connection) as asked:
         assert ledger_sums.spent(budget, 0, "", keeps=True).trials == 3 * rows + 5
     assert len(asked) == 2

@@ -68,3 +68,21 @@ def test_a_trial_that_is_alone_keeps_all_others_off_its_gpus(make_attempt) -> No
     assert not book.book("m2", third.job_name, (0,), 4)
     assert book.booked("m2")[alone.job_name].alone
     assert not book.booked("m1")[other.job_name].alone
+
+
+def test_bytes_are_booked_beside_indices_over_all_experiments(make_attempt) -> None:
+    book, first, second, whole = AttemptGpuBook(), make_attempt(), make_attempt(), make_attempt()
+
+    def booking(gigabytes: int) -> list[GpuBooking]:
+        return [GpuBooking("m1", (0,), 1, False, gigabytes << 30, (77 << 30,))]
+
+    assert book.book_nodes(first.job_name, booking(50))
+    assert not book.book_nodes(second.job_name, booking(50))
+    assert book.book_nodes(second.job_name, booking(20))
+    assert not book.book("m1", whole.job_name, (0,), 1)
+    assert {name: held.memory >> 30 for name, held in book.booked("m1").items()} == {
+        first.job_name: 50, second.job_name: 20}
+    book.free(first.job_name)
+    book.free(second.job_name)
+    assert book.book("m1", whole.job_name, (0,), 1)
+    assert not book.book_nodes(first.job_name, booking(1))

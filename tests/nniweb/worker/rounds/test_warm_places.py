@@ -3,11 +3,14 @@
 from typing import Any, ClassVar
 
 import pytest
+from django.utils import timezone
 
+from nniweb.experiments.actions.intents import submit_trial
 from nniweb.experiments.ingest.place_requests import look, read_request
 from nniweb.experiments.models import Attempt, Experiment, Place, Trial
 from nniweb.experiments.models.account import hash_of
 from nniweb.experiments.retention.removal import Pace
+from nniweb.experiments.variants.stored_variants import keep_variant
 from nniweb.worker.housekeeping.remove_rows import remove_rows_of
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.cluster_settings import TrialOptions
@@ -15,6 +18,7 @@ from trainingservice.places.options import PlaceOptions
 from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.testing.misbehaving import DocileTrainingService
 from trainingservice.trial_job_status import TrialJobStatus
+from trainingservice.variants.code_variant import ChangedFile, variant_content
 
 
 class Staying(DocileTrainingService):
@@ -86,10 +90,22 @@ def test_the_next_trial_runs_in_the_job_of_the_one_that_has_ended(rig: Rig) -> N
     assert job is not None
     assert (job["job_name"], job["trial_job_id"], job["sequence_id"]) == (second.public_id, second.public_id, 1)
     assert set(job) == {"job_name", "trial_job_id", "sequence_id", "parameters", "environment", "checkpoints",
-                        "multi_phase", "limits", "token"}
+                        "multi_phase", "limits", "token", "variant"}
+    assert job["variant"] is None
     assert hash_of(job["token"]) in second.attempts.get().token_hashes
     assert second.attempts.get().machine_name == "node0"
     assert set(Attempt.objects.values_list("place__job_name", flat=True)) == {first.public_id}
+
+
+def test_a_place_is_told_the_changes_to_the_code_of_each_trial(rig: Rig) -> None:
+    experiment, [first] = begun(rig)
+    variant = keep_variant(variant_content("b" * 64, [ChangedFile("trial.py", "x\n")]), timezone.now())
+    changed = submit_trial(experiment, {"x": 0.5}, variant=variant)
+    end(first)
+    next_of(rig, experiment, 2)
+    job = ask(first)
+    assert job is not None
+    assert (job["job_name"], job["variant"]["sha256"]) == (changed.public_id, variant.sha256)
 
 
 def test_a_lost_answer_gives_the_same_trial_once_more(rig: Rig) -> None:

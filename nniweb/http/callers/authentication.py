@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope, hash_of
-from nniweb.http.leash_table import why_refused
+from nniweb.http.callers.leash_table import why_refused
 from nniweb.storage.own_files import COMMAND
 
 #: ``last_used_at`` is written at most this often, so that reading costs no write.

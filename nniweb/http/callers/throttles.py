@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from nniweb.experiments.models import ApiToken
-from nniweb.http.request_counts import counted
+from nniweb.http.callers.request_counts import counted
 
 if TYPE_CHECKING:  # when running, views import the throttles
     from rest_framework.views import APIView

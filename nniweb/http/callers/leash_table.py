@@ -1,6 +1,6 @@
 """Which role of a leash each address needs that changes something. What is not in the table, no leash may ask for.
 
-It is asked where a token becomes the person of a request (``nniweb.http.authentication``), which each view passes, so
+It is asked where a token becomes the person of a request (``authentication``, beside it), which each view passes, so
 that a new view need not think of it. Pages and websockets know people by their session alone: no token opens them.
 """
 
@@ -52,6 +52,8 @@ _BY_ROLE: dict[LeashRole | None, tuple[str, ...]] = {
         f"POST {_API}/users/<user_id>/actions/sign-in-link/",
         f"POST {_API}/groups/", f"PATCH {_API}/groups/<group_id>/", f"DELETE {_API}/groups/<group_id>/",
         f"POST {_API}/quotas/", f"PATCH {_API}/quotas/<quota_id>/", f"DELETE {_API}/quotas/<quota_id>/",
+        f"POST {_API}/budgets/", f"PATCH {_API}/budgets/<budget_id>/", f"DELETE {_API}/budgets/<budget_id>/",
+        f"POST {_API}/prices/", f"PATCH {_API}/prices/<price_id>/", f"DELETE {_API}/prices/<price_id>/",
         # NNI's clients may call these, which do nothing here
         f"POST {_NNI}/experiment",
         *(f"{method} {_NNI}/{rest}" for method in ("POST", "PUT", "DELETE") for rest in (

@@ -4,7 +4,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
-from nniweb.http.private_answers import PrivateAnswersMiddleware
+from nniweb.middleware.private_answers import PrivateAnswersMiddleware
 
 
 @pytest.mark.django_db

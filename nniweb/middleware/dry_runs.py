@@ -1,0 +1,29 @@
+"""Refuses ``dry_run`` where a change cannot be tried: it would be made although the caller asked for no change."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from nniweb.http.dry_run import NAME
+
+_LOOKS = ("GET", "HEAD", "OPTIONS", "TRACE")
+_TEXT = ("This change has no dry run, so nothing was done. The description of the REST interface names the changes "
+         "that have one. Leave the parameter out to make the change.")
+
+
+class DryRunsMiddleware:
+    """Views that can be tried have ``has_dry_run``, and use ``nniweb.http.dry_run.unless_dry_run``."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
+        if request.method in _LOOKS or NAME not in request.GET:
+            return None
+        if getattr(getattr(view, "cls", None), "has_dry_run", False):
+            return None
+        return JsonResponse({"errors": [{"field": NAME, "message": _TEXT}]}, status=400)

@@ -1,0 +1,1 @@
+"""Trials as jobs of a Ray cluster, through its Jobs API."""

@@ -1,0 +1,1 @@
+"""Variants of the code of an experiment, each for one trial."""
