@@ -161,7 +161,7 @@ TEMPLATES: list[dict[str, Any]] = [
         "APP_DIRS": True,
         "OPTIONS": {
             "builtins": ["nniweb.dashboard.words", "nniweb.dashboard.markdown", "nniweb.dashboard.what_to_type",
-                         "nniweb.dashboard.docs_links"],
+                         "nniweb.dashboard.reference.docs_links"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

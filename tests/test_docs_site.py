@@ -17,7 +17,7 @@ from docs_site.pages import ELSEWHERE, source_of
 from markdown_it import MarkdownIt
 
 import nniweb
-from nniweb.dashboard.docs_links import NAMED_PAGE
+from nniweb.dashboard.reference.docs_links import NAMED_PAGE
 from nniweb.dashboard.reference.platforms import page_of
 from nniweb.dashboard.reference.reason_docs import DOCS_OF
 from nniweb.dashboard.reference.unbuilt_docs import section_of
@@ -96,6 +96,8 @@ def test_the_search_knows_sections_and_the_pages_say_the_version(site: Path) -> 
     entries = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     assert {"gpus.html#out-of-memory", "rest.html", "platforms/local.html#the-python-of-the-trials"} <= {
         entry["location"] for entry in entries}
+    boosts = {entry["location"]: entry.get("boost", 1) for entry in entries}
+    assert boosts["changelog.html"] < boosts["gpus.html"]
     assert f"NNI Web {nniweb.__version__}" in page_text(site / "index.html")
 
 

@@ -31,5 +31,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+#: Pages that tell how something came about stand behind those that tell how it is used, when both are found.
+_HISTORY, _BOOST = ("decisions/", "changelog."), 0.1
+
+
 def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
+    if page.file.src_uri.startswith(_HISTORY):
+        page.meta["search"] = {"boost": _BOOST}
     return links_of_site(markdown, page.file.src_uri, files.src_uris)
