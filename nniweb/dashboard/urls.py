@@ -8,7 +8,6 @@ from nniweb.dashboard import (
     clusters,
     new_experiment,
     notifications,
-    trial_page,
     usage,
 )
 from nniweb.dashboard import tensorboard_pages as tensorboard_pages
@@ -27,6 +26,7 @@ from nniweb.dashboard.experiment_tabs import (
 from nniweb.dashboard.home import experiment_list
 from nniweb.dashboard.reference import platforms, reasons, unbuilt_docs
 from nniweb.dashboard.report import report_page
+from nniweb.dashboard.trial import trial_page
 
 EXPERIMENT = "experiments/<slug:public_id>"
 

@@ -17,7 +17,7 @@ from nniweb.experiments.queries.token_budgets import budgets_of_tokens
 class BudgetLineSerializer(serializers.Serializer[Any]):
     """A limit of a budget of a token. Amounts are hours, trials or money."""
 
-    period = serializers.ChoiceField(choices=Budget.Period.choices)
+    period = serializers.ChoiceField(choices=Budget.Period.values)
     unit = serializers.ChoiceField(choices=UNITS)
     limit = serializers.FloatField()
     used = serializers.FloatField(help_text="By trials that have ended, and by running ones so far.")

@@ -25,6 +25,7 @@ from nniweb.mcp_server import prompts, reference
 from nniweb.mcp_server.rest import Rest
 from nniweb.mcp_server.tools import BY_NAME, TOOLS
 from nniweb.mcp_server.tools.tool import Answer, Tool
+from trainingservice.refused_values import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ def _of_argument(error: Any) -> str:
     place = ""
     for part in error["loc"]:
         place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else str(part)
-    message = error["msg"].removeprefix("Value error, ")
+    message = sentence(error)
     return f"{place[:300]}: {message}" if place else message
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,13 @@ if __name__ == "__main__":
 """
 
 
-def program(text: str, folder: Path, server: RunningServer, *arguments: str) -> subprocess.CompletedProcess[str]:
+def program(text: str, folder: Path, server: RunningServer, *arguments: str, options: Sequence[str] = ()
+            ) -> subprocess.CompletedProcess[str]:
     (folder / "code").mkdir()
     (folder / "code" / "search.py").write_text(text)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "DJANGO_", "NNI_"))}
     return subprocess.run(
-        [sys.executable, "-m", "nniweb.client.optuna", "code/search.py", *arguments], cwd=folder, text=True,
+        [sys.executable, "-m", "nniweb.client.optuna", *options, "code/search.py", *arguments], cwd=folder, text=True,
         capture_output=True, timeout=200, check=False, env={
             **kept, "PYTHONPATH": str(ROOT), "NNIWEB_SERVER": server.url, "NNIWEB_TOKEN": server.token,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]])})
@@ -97,11 +99,12 @@ def test_an_objective_that_raises_ends_the_search_and_the_experiment(running_ser
 @pytest.mark.slow
 def test_several_objectives_are_those_of_the_experiment(running_server: RunningServer, tmp_path: Path) -> None:
     text = ("import optuna\nstudy = optuna.create_study(directions=['minimize', 'maximize'])\n"
-            "study.optimize(lambda trial: (trial.suggest_float('x', 0, 1), 1 - trial.suggest_int('n', 1, 1)), 4)\n"
+            "study.optimize(lambda trial: (trial.suggest_float('x', 0, 1), 1 - trial.suggest_int('n', 1, 1)), 99, 0)\n"
             "print(len(study.best_trials), [trial.values for trial in study.trials])\n")
-    done = program(text, tmp_path, running_server)
+    done = program(text, tmp_path, running_server, options=["--trials", "4", "--timeout", "300"])
     assert done.returncode == 0, done.stderr
     [experiment] = running_server.get_all("experiments/")
+    assert len(trials_of(running_server)) == 4
     objectives = running_server.get(f"experiments/{experiment['id']}/")["objectives"]
     assert [one["optimize_mode"] for one in objectives] == ["minimize", "maximize"]
     assert str([[row["final_number"], 0.0] for row in trials_of(running_server)]) in done.stdout

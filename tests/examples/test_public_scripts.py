@@ -128,6 +128,7 @@ def test_it_runs_as_it_is_and_has_results(name: str, tmp_path: Path, request: py
     (tmp_path / "bin" / "nniweb").chmod(0o755)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("NNIWEB_", "DJANGO_", "NNI_"))}
     launch = SCRIPTS[name]["launch"].replace("nniweb launch config.yml", "nniweb launch config.yml --follow")
+    launch = re.sub(r"--trials \d+", f"--trials {TRIALS}", launch)
     path = os.pathsep.join([str(tmp_path / "bin"), str(Path(python).parent), kept["PATH"]])
     done = subprocess.run(
         shlex.split(launch), cwd=folder, text=True, capture_output=True, timeout=1000, check=False, env={

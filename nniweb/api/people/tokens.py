@@ -58,10 +58,10 @@ class MadeTokenSerializer(TokenSerializer):
     token = serializers.CharField(help_text="Seen this once.")
 
 
-class NewBudgetSerializer(StrictSerializer):
+class BudgetOfTokenSerializer(StrictSerializer):
     """The budget of a new token: at least one limit."""
 
-    period = serializers.ChoiceField(choices=Budget.Period.choices, default=Budget.Period.TOTAL)
+    period = serializers.ChoiceField(choices=Budget.Period.values, default=Budget.Period.TOTAL.value)
     gpu_hours = _amount("Hours of trials, times their GPUs.")
     cpu_hours = _amount("Hours of trials, times their CPUs.")
     wall_hours = _amount("The time that trials run, added up, in hours.")
@@ -86,7 +86,8 @@ class NewTokenSerializer(StrictSerializer):
                                                "person may use.")
     max_trials = serializers.IntegerField(allow_null=True, default=None, min_value=1, max_value=leashes.MOST_TRIALS,
                                           help_text="Trials at a time, of all that it asks for. null: no limit.")
-    budget = NewBudgetSerializer(allow_null=True, default=None, help_text="What its trials may use. null: no limit.")
+    budget = BudgetOfTokenSerializer(allow_null=True, default=None,
+                                     help_text="What its trials may use. null: no limit.")
     user = serializers.CharField(max_length=150, required=False,
                                  help_text="User name of the token's owner; your own if left out. Only for "
                                            "administrators.")

@@ -36,6 +36,8 @@ def _search(arguments: list[str]) -> ScriptSearch:
     parser.add_argument("--config", type=Path, help="a config file: trainingService, trialConcurrency and other fields")
     parser.add_argument("--code", type=Path, help="the folder that is sent as code; default: the script's")
     parser.add_argument("--python", default="python3", help="what runs Python on the platform; default: python3")
+    parser.add_argument("--trials", type=int, help="how many trials; default: what the script says")
+    parser.add_argument("--timeout", type=float, help="seconds for which trials begin; default: what the script says")
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
     given = parser.parse_args(arguments)
@@ -45,7 +47,8 @@ def _search(arguments: list[str]) -> ScriptSearch:
     code = given.code.resolve() if given.code else script.parent
     if not script.is_relative_to(code):
         parser.error(f"{given.script} is not in the folder {given.code}, which --code names")
-    return ScriptSearch(script, given.arguments, code, given.python, _fields(given.config, parser))
+    return ScriptSearch(script, given.arguments, code, given.python, _fields(given.config, parser), given.trials,
+                        given.timeout)
 
 
 def _fields(file: Path | None, parser: argparse.ArgumentParser) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from optuna.distributions import (
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
+from nniweb.client.errors import Conflict
 from nniweb.client.experiment import Experiment, Trial
 from nniweb.client.own_server import connect
 from nniweb.client.records import number_in
@@ -51,6 +52,9 @@ class ScriptSearch:
     python: str = "python3"
     #: Fields of a config file: platform, concurrency, retries and others.
     given: Mapping[str, Any] = field(default_factory=dict)
+    #: In place of what the script says: how many trials, and for how many seconds new ones are asked for.
+    trials: int | None = None
+    timeout: float | None = None
     #: Calls so far.
     _calls: int = 0
 
@@ -64,7 +68,8 @@ class ScriptSearch:
         _log.info("The trials of %s run as %s", study.study_name, experiment.url)
         run = _Run(study, experiment, bool(catch), list(callbacks))
         try:
-            run.until(n_trials, timeout)
+            run.until(n_trials if self.trials is None else self.trials,
+                      timeout if self.timeout is None else self.timeout)
         finally:
             with contextlib.suppress(Exception):  # what was raised above is what matters
                 experiment.propose(complete=True)
@@ -131,8 +136,13 @@ class _Run:
             self._experiment.change(search_space=space)
             self._space = space
         keys = [str(trial.number) for trial in trials]
-        self._experiment.propose(*({name: proposal.get(name) for name in space} for proposal in proposals), keys=keys)
-        self._open.update(zip(keys, trials, strict=True))
+        try:
+            self._experiment.propose(*({name: one.get(name) for name in space} for one in proposals), keys=keys)
+        except Conflict:  # its limit is reached, or a person has paused or stopped it
+            for trial in trials:
+                self._study.tell(trial.number, state=TrialState.FAIL)
+        else:
+            self._open.update(zip(keys, trials, strict=True))
         return wanted
 
     def _proposal(self, trial: optuna.Trial) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.http import request_counts, throttles
+from nniweb.http.callers import request_counts, throttles
 from tests.end_to_end.scaled_out.redis_server import RedisServer, redis, redis_of_this_run
 
 __all__ = ["redis", "redis_of_this_run"]
@@ -63,7 +63,7 @@ ANOTHER = """
 import django
 from django.conf import settings
 settings.configure(REDIS_URL={url!r}, INSTALLATION_ID="one")
-from nniweb.http import request_counts
+from nniweb.http.callers import request_counts
 request_counts.PATIENCE = 30.0
 print(request_counts.counted("rest-person-7"))
 """

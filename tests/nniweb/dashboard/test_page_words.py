@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from nniweb.dashboard.no_readings import no_readings
-from nniweb.dashboard.trial_report import without_terminal_codes
+from nniweb.dashboard.trial.no_readings import no_readings
+from nniweb.dashboard.trial.trial_report import without_terminal_codes
 from nniweb.dashboard.words import (
     breaking,
     briefly,

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from nniweb.mcp_server.in_process import InProcessRest
 from nniweb.mcp_server.server import called
 from nniweb.mcp_server.tools import BY_NAME
 from tests.nniweb.mcp_server.agent import said
+from tests.trialkeeper.keeper_run import wait_until
 
 CONFIG = {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "python3 trial.py",
           "tuner": {"name": "External"}, "trialConcurrency": 2, "maxTrialNumber": 5,
@@ -141,12 +141,14 @@ def test_a_wait_ends_with_a_ring_and_looks_seldom_meanwhile(ask: Callable[..., A
 
     def ends_later() -> None:
         from django.db import connection
-        while not looked:
-            time.sleep(0.01)
+        wait_until(lambda: looked, what="a look")
         end(external, 3, 0.5)
-        while not answers:  # whoever waits may not listen yet
+
+        def is_heard() -> bool:  # whoever waits may not listen yet
             doorbell.ring(external.pk)
-            time.sleep(0.05)
+            return bool(answers)
+
+        wait_until(is_heard, what="the answer")
         connection.close()
 
     answers: list[Any] = []

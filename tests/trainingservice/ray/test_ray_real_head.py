@@ -151,7 +151,8 @@ def test_a_head_with_a_token_takes_jobs_of_who_has_it_alone(tmp_path):
                 RayClusterSettings(address=head.address, **given), ServiceContext("mine", tmp_path / "state"))
             found = {finding.check: finding for finding in service.rehearse()}
             service.clean_up()
-            assert ("rights" in found and found["rights"].blocks) == (name in ("", "wrong")), name
+            assert found["rights"].blocks == (name in ("", "wrong")), name
+            assert ("trial" in found and found["trial"].ok) == (name in ("right", "header")), "a test job ran"
 
 
 def test_the_double_answers_as_a_real_head_does(real_head, tmp_path):

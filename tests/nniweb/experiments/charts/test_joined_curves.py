@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from nniweb.dashboard.trial_report import TrialReport
+from nniweb.dashboard.trial.trial_report import TrialReport
 from nniweb.experiments.charts.intermediate_series import Which, series_of_these, series_of_which, whole_curves
 from nniweb.experiments.checkpoints.joined_attempts import IS_RESUMED
 from nniweb.experiments.downloads.export import json_pieces

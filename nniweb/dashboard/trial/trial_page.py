@@ -7,7 +7,7 @@ from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.experiment_tabs.head import result_title
 from nniweb.dashboard.page_data import for_script, the_visitor
-from nniweb.dashboard.trial_report import TrialReport
+from nniweb.dashboard.trial.trial_report import TrialReport
 from nniweb.dashboard.words import mean_with_error
 from nniweb.documents.trials import LONGEST_NOTE, note_of
 from nniweb.experiments.access.visibility import may_steer, visible_clusters, visible_trials

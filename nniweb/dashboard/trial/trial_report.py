@@ -12,7 +12,7 @@ from django.utils import timezone
 from nniweb.api.trials.trial_attempts import resource_samples_of
 from nniweb.api.trials.trial_output import read_part, stream_size
 from nniweb.dashboard.experiment_tabs.shown_variants import VariantDiff, diff_of
-from nniweb.dashboard.no_readings import no_readings
+from nniweb.dashboard.trial.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.checkpoints import checkpoints_of_trial
 from nniweb.documents.places import place_document
