@@ -107,7 +107,7 @@ def test_started_in_an_empty_folder_it_serves_its_pages_and_runs_the_demo(server
     demo = server.wait_until(lambda: server.get("experiments/")["results"], what="the demo is launched")
     assert demo[0]["name"] == "quadratic"  # scikit-learn is not installed here
     for path in ("/static/css/nniweb.css", "/static/echarts/echarts.min.js", "/static/swagger-ui/swagger-ui-bundle.js",
-                 "/sign-in/"):
+                 "/docs/gpus.html", "/sign-in/"):
         answer = server.request("GET", path)
         assert answer.ok, f"{path}: {answer.status_code}"
         assert len(answer.content) > 1000
