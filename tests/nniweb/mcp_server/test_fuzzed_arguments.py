@@ -82,10 +82,10 @@ def test_no_arguments_make_a_tool_fail(name: str, known: dict[str, Any], admin: 
 def test_wrong_arguments_are_told_by_name(switched_on: None, admin: User, token_of: Callable[..., str]) -> None:
     token = token_of(admin)
     for call, words in (
-            (call_of("inspect_experiment"), "experiment: Field required"),
-            (call_of("inspect_experiment", experiment="x", id="y"), "id: Extra inputs are not permitted"),
-            (call_of("results", experiment="x", limit=1000), "limit: Input should be less than or equal to 100"),
-            (call_of("propose", experiment="x", proposals=[{"parameter": {}}]), "proposals[0].parameters: Field requi"),
+            (call_of("inspect_experiment"), "experiment: is required"),
+            (call_of("inspect_experiment", experiment="x", id="y"), "id: is not a known field here"),
+            (call_of("results", experiment="x", limit=1000), "limit: must be at most 100, not 1000"),
+            (call_of("propose", experiment="x", proposals=[{"parameter": {}}]), "proposals[0].parameters: is required"),
             (call_of("tail_log"), "Give either trial or experiment."),
             (call_of("wait", experiment="x", cursor="abc"), "cursor: is not a cursor that this tool gave")):
         answer = post(token, call)

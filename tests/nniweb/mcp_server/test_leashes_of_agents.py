@@ -24,7 +24,7 @@ def test_tools_are_held_by_the_leash_of_their_token(switched_on: None, admin: Us
                                                "dry_run": False})]
 
     budget, of_other, of_own, proposed = with_agent(secret, ask)
-    assert budget.structured_content["token"]["max_trials"] == 3, said(budget)
+    assert budget.structured_content["leash"]["max_trials"] == 3, said(budget)
     assert [status_of(one) for one in (of_other, of_own, proposed)] == [403, 200, 403]
     assert "launched itself" in said(of_other)
     assert "needs the role propose" in said(proposed)
