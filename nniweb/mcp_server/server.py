@@ -128,7 +128,7 @@ async def called(tool: Tool, arguments: dict[str, Any], rest: Rest) -> types.Cal
         given = tool.arguments.model_validate(arguments)
     except ValidationError as invalid:
         return _failure("Wrong arguments; nothing was done.", [
-            _of_argument(error) for error in invalid.errors(include_url=False, include_context=False)])
+            _of_argument(error) for error in invalid.errors(include_url=False)])
     try:
         answer = await tool.run(rest, given)
     except Refused as refused:
