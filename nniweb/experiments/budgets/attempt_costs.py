@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import connection
 
+from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.limits import MICROS
 
 #: More than this is not believed: whole numbers of the ledger shall fit into their columns, and sums of them.
@@ -55,9 +56,11 @@ class AttemptCosts:
         return max(0, round((now - self.started_at).total_seconds() * 1000))
 
 
+#: Whom an attempt is charged to: as it was when it began; where an earlier version made it, as its experiment has it.
+OWNER, GROUP = "COALESCE(a.charged_owner_id, e.owner_id)", "COALESCE(a.charged_group_id, e.group_id)"
 #: Of an experiment on several clusters, what its trials ask for on each of them; a machine's price goes before its
 #: cluster's; a trial that somebody else asked for is charged to that one's token.
-_STATEMENT = """SELECT a.id, a.job_name, a.number, a.created_at, a.started_at, a.machine_name, t.public_id,
+_STATEMENT = f"""SELECT a.id, a.job_name, a.number, a.created_at, a.started_at, a.machine_name, t.public_id,
  t.sequence_id, e.id, e.public_id, e.name, u.id, u.username, g.id, g.name, k.id, k.name, c.id, c.name,
  COALESCE(r.gpus_of_a_trial, e.gpus_of_a_trial), COALESCE(r.cpus_of_a_trial, e.cpus_of_a_trial),
  COALESCE(m.gpu_hour, p.gpu_hour), COALESCE(m.cpu_hour, p.cpu_hour)
@@ -65,8 +68,8 @@ _STATEMENT = """SELECT a.id, a.job_name, a.number, a.created_at, a.started_at, a
  JOIN experiments_trial t ON t.id = a.trial_id
  JOIN experiments_experiment e ON e.id = t.experiment_id
  JOIN experiments_cluster c ON c.id = COALESCE(a.cluster_id, e.cluster_id)
- LEFT JOIN experiments_user u ON u.id = e.owner_id
- LEFT JOIN auth_group g ON g.id = e.group_id
+ LEFT JOIN experiments_user u ON u.id = {OWNER}
+ LEFT JOIN auth_group g ON g.id = {GROUP}
  LEFT JOIN experiments_apitoken k ON k.id = COALESCE(t.token_id, e.token_id)
  LEFT JOIN experiments_experimentcluster r ON r.experiment_id = e.id AND r.cluster_id = c.id
  LEFT JOIN experiments_price p ON p.cluster_id = c.id AND p.machine = ''
@@ -74,6 +77,12 @@ _STATEMENT = """SELECT a.id, a.job_name, a.number, a.created_at, a.started_at, a
  WHERE """
 #: Written as the index ``attempts_unfinished`` has it.
 UNDER_WAY = "a.stage IN ('submitting', 'submitted')"
+
+
+def charged_to(experiment: Experiment) -> dict[str, int]:
+    """Columns of a new attempt of this experiment: to whom it is charged, whoever owns or shares the experiment later.
+    """
+    return {"charged_owner_id": experiment.owner_id or 0, "charged_group_id": experiment.group_id or 0}
 
 
 def costs_of(condition: str, values: Sequence[Any] = ()) -> list[AttemptCosts]:

@@ -69,7 +69,8 @@ def _rows_that_differ() -> Iterator[str]:
         last = some[-1].pk
         found = {attempt["job_name"]: attempt for attempt in Attempt.objects.filter(
             job_name__in=[row.job_name for row in some]).values(
-            "job_name", "stage", "created_at", "started_at", "ended_at", "end_received_at", "duration", "number")}
+            "job_name", "stage", "created_at", "started_at", "ended_at", "end_received_at", "duration", "number",
+            "charged_owner_id", "charged_group_id")}
         for row in some:
             cost = money_for(row.milliseconds, row.gpus, row.milli_cpus, row.gpu_hour_price, row.cpu_hour_price)
             if row.money != cost:
@@ -90,6 +91,10 @@ def _row_that_differs(row: LedgerEntry, attempt: Mapping[str, Any]) -> Iterator[
         yield _differs(row, "milliseconds", row.milliseconds, milliseconds, "ms")
     if row.number != attempt["number"]:
         yield _differs(row, "attempt", row.number, attempt["number"])
+    for whose, written, charged in (("owner", row.owner_id, attempt["charged_owner_id"]),
+                                    ("group", row.group_id, attempt["charged_group_id"])):
+        if None not in (written, charged) and written != charged:  # None: deleted, or an earlier version made it
+            yield _differs(row, whose, written, charged, "id")
     if row.month != (month := month_of(attempt["created_at"])):
         yield _differs(row, "month", row.month, month)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from nniweb.experiments.budgets.attempt_costs import UNDER_WAY, AttemptCosts, costs_of
+from nniweb.experiments.budgets.attempt_costs import GROUP, OWNER, UNDER_WAY, AttemptCosts, costs_of
 from nniweb.experiments.budgets.concerned import Held
 from nniweb.experiments.budgets.ledger_sums import spent
 from nniweb.experiments.budgets.spending import Spending, Unit, limits_of, money_for
@@ -52,7 +52,7 @@ def standing(held: Held, now: datetime, under_way: Sequence[AttemptCosts] | None
 
 def attempts_under_way(helds: Iterable[Held]) -> list[AttemptCosts]:
     """The attempts under way that may count towards one of these budgets. One question."""
-    columns = {"experiment": "e.id", "token": "k.id", "group": "e.group_id", "owner": "e.owner_id"}
+    columns = {"experiment": "e.id", "token": "k.id", "group": GROUP, "owner": OWNER}
     subjects = sorted({held.subject for held in helds})
     condition = " OR ".join(f"{columns[kind]} = %s" for kind, _ in subjects)
     return costs_of(f"{UNDER_WAY} AND ({condition})", [key for _, key in subjects]) if subjects else []

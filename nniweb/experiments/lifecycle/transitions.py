@@ -12,6 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from nniweb.experiments.budgets.attempt_costs import charged_to
 from nniweb.experiments.budgets.concerned import is_limited
 from nniweb.experiments.budgets.ledger import charge
 from nniweb.experiments.lifecycle.cluster_records import note_platform_failure
@@ -164,6 +165,7 @@ def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message:
     Attempt.objects.create(
         trial=trial, number=attempt.number + 1, job_name=attempt.job_name, stage=Attempt.Stage.SUBMITTED,
         cluster_id=attempt.cluster_id, placement=attempt.placement,
+        charged_owner_id=attempt.charged_owner_id, charged_group_id=attempt.charged_group_id,
         token_hashes=attempt.token_hashes, platform_state=attempt.platform_state, url=attempt.url, created_at=at,
         submitted_at=attempt.submitted_at)
     _wait_for_attempt(trial.pk, message, revision)
@@ -238,7 +240,7 @@ def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -
     if not trial.experiment.several_clusters and not is_limited(trial.experiment, trial.token_id):
         number = attempt.number + 1
         Attempt.objects.create(trial=trial, number=number, job_name=job_name(trial.public_id, number), created_at=at,
-                               cluster_id=trial.experiment.cluster_id)
+                               cluster_id=trial.experiment.cluster_id, **charged_to(trial.experiment))
     TrialEvent.objects.create(trial=trial, at=at, kind="tried again", message=printable(message))
     return True
 

@@ -228,6 +228,10 @@ class Attempt(models.Model):
     #: The warm place in which it runs; of the attempt that began the place's job it is the same.
     place = models.ForeignKey("experiments.Place", models.SET_NULL, null=True, related_name="attempts", db_index=False,
                               editable=False)
+    #: Primary keys of the person and the group that it is charged to, those of its experiment when it began; 0: nobody.
+    #: None: an earlier version made it, and those that its experiment has are charged. See ``charged_to``.
+    charged_owner_id = models.BigIntegerField(null=True, editable=False)
+    charged_group_id = models.BigIntegerField(null=True, editable=False)
     #: The name on the platform: the trial's id, then id + r2, r3 for retries.
     job_name = models.CharField(max_length=20, unique=True)
     stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.SUBMITTING)

@@ -163,7 +163,7 @@ def _start(work: ClusterWork, experiment: Experiment, trials: list[Trial]) -> in
         starting = starts(work, experiment, Room(min(room.count, len(trials)), room.reason), trials)
         trials = trials[:starting.count]
         Trial.objects.filter(pk__in=[trial.pk for trial in trials]).update(revision=revision, **said(""))
-        attempts = _make_attempts(work, trials, numbers, starting)
+        attempts = _make_attempts(work, experiment, trials, numbers, starting)
     if not trials:
         return 0
     _note_started(work, experiment, len(trials))
@@ -185,9 +185,9 @@ def _next_numbers(trials: Sequence[Trial]) -> dict[int, int]:
         latest=Max("number")).order_by()}
 
 
-def _make_attempts(work: ClusterWork, trials: Sequence[Trial], numbers: Mapping[int, int], starting: Starts
-                   ) -> NewAttempts:
-    attempts = NewAttempts(trials, work, numbers, starting.of(trials))
+def _make_attempts(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial], numbers: Mapping[int, int],
+                   starting: Starts) -> NewAttempts:
+    attempts = NewAttempts(experiment, trials, work, numbers, starting.of(trials))
     attempts.create()
     return attempts
 
@@ -251,7 +251,7 @@ def _make_trials(work: ClusterWork, experiment: Experiment, asked: int, proposal
                                    for index, value in enumerate(parameters)], now)
         note_agreements(experiment, proposals.agreements)
         _count_on(experiment, len(parameters))
-        attempts = _make_attempts(work, [trials[index] for index in starting], {}, may_start)
+        attempts = _make_attempts(work, experiment, [trials[index] for index in starting], {}, may_start)
         for trial, constraint in zip(trials, broken, strict=True):
             if constraint is not None:
                 end_unsubmitted([trial.pk], TrialJobStatus.FAILED, now, revision=revision, message=Reason(
@@ -313,7 +313,7 @@ def _start_replicates(work: ClusterWork, experiment: Experiment, most: int) -> i
             return 0
         may_start = starts(work, experiment, _in_budget(work, experiment, room_now(experiment, most)))
         trials, parameters = make_replicates(experiment, most, may_start.count, may_start.reason, work.now(), revision)
-        attempts = _make_attempts(work, trials[:may_start.count], {}, may_start)
+        attempts = _make_attempts(work, experiment, trials[:may_start.count], {}, may_start)
     _note_started(work, experiment, min(may_start.count, len(trials)))
     if trials:
         logger.info("further replicates are run as %s", trials_in_words([trial.sequence_id for trial in trials]))

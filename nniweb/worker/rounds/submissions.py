@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from nniweb.experiments.budgets.attempt_costs import charged_to
 from nniweb.experiments.clusters.placement import Placement
 from nniweb.experiments.launch.job_forms import application_form, first_parameters, keeper_access
 from nniweb.experiments.lifecycle.reason_columns import said
@@ -35,24 +36,26 @@ HELD = "experiment_held"
 
 
 class NewAttempts:
-    """Attempts of trials, to be stored with ``create`` and, after its transaction, given to ``hand_over``.
+    """Attempts of trials of one experiment, to be stored with ``create`` and, after its transaction, given to
+    ``hand_over``.
 
     ``numbers``: of the attempts, by trial (primary key); those that are not there have their first one. ``placements``:
     where they run, by trial; those that are not there run on the work's own cluster. One for another cluster, or one
     that is without a service now, has no token yet: it is made before the attempt is handed over.
     """
 
-    def __init__(self, trials: Iterable[Trial], work: ClusterWork, numbers: Mapping[int, int] | None = None,
-                 placements: Mapping[int, Placement] | None = None) -> None:
+    def __init__(self, experiment: Experiment, trials: Iterable[Trial], work: ClusterWork,
+                 numbers: Mapping[int, int] | None = None, placements: Mapping[int, Placement] | None = None) -> None:
         now = work.now()
-        numbers, placements = numbers or {}, placements or {}
+        numbers, placements, charged = numbers or {}, placements or {}, charged_to(experiment)
         self._attempts = []
         self._tokens = {}
         for trial in trials:
             number, placement = numbers.get(trial.pk, 1), placements.get(trial.pk)
             attempt = Attempt(trial=trial, number=number, job_name=job_name(trial.public_id, number), created_at=now,
                               cluster_id=work.cluster_pk if placement is None else placement.cluster,
-                              placement=None if placement is None else as_document(placement.reason))
+                              placement=None if placement is None else as_document(placement.reason),
+                              **charged)
             if attempt.cluster_id == work.cluster_pk and (work.service is not None or placement is None):
                 self._tokens[trial.pk] = secrets.token_urlsafe(32)
                 attempt.token_hashes = [hash_of(self._tokens[trial.pk])]

@@ -17,7 +17,7 @@ from django.utils import timezone
 from nniweb.experiments.budgets import ledger_sums
 from nniweb.experiments.budgets.concerned import Held, budgets_of
 from nniweb.experiments.budgets.spending import Spending
-from nniweb.experiments.budgets.standing import standing
+from nniweb.experiments.budgets.standing import attempts_under_way, standing
 from nniweb.experiments.budgets.starting import how_many_in_budget
 from nniweb.experiments.models import ApiToken, Attempt, Budget, BudgetUse, Experiment, LedgerEntry, Trial, User
 from nniweb.experiments.models.limits import next_month
@@ -94,6 +94,24 @@ def test_a_budget_says_what_was_used_what_runs_and_what_is_left(make_attempt: Ca
     assert standing(held, NOW + timedelta(hours=2)).used_up == ["wall_hours"]
     december = standing(held, datetime(2026, 12, 1, tzinfo=UTC))
     assert (december.used, december.running) == (Spending(), Spending())
+
+
+@pytest.mark.django_db
+def test_what_runs_is_found_without_looking_at_what_has_ended(make_attempt: Callable[..., Attempt], admin) -> None:
+    make_attempt()
+    helds = [Held(Budget.objects.create(user=admin, trials=1)),
+             Held(Budget.objects.create(group=Group.objects.create(name="vision"), trials=1))]
+    for some in (helds[:1], helds[1:], helds):
+        with CaptureQueriesContext(connection) as asked:
+            attempts_under_way(some)
+        assert len(asked) == 1
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN QUERY PLAN {asked[0]['sql']}")
+                plan = [row[3] for row in cursor.fetchall()]
+            of_unfinished = ("SCAN a USING INDEX attempts_unfinished", "SCAN a USING INDEX attempts_of_clusters")
+            assert [step for step in plan if step.startswith("SCAN") and step not in of_unfinished] == [], plan
+            assert any(step in of_unfinished for step in plan), plan
 
 
 def test_months_follow_each_other() -> None:

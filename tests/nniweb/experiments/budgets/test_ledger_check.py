@@ -64,7 +64,7 @@ def test_all_figures_agree_also_after_the_experiment_is_deleted(
 def test_what_differs_is_named(ended: list[Attempt], check: Callable[[], str], make_attempt: Callable[..., Attempt]
                                ) -> None:
     first, second, third = (Attempt.objects.get(pk=attempt.pk) for attempt in ended)
-    Attempt.objects.filter(pk=first.pk).update(duration=99.0)
+    Attempt.objects.filter(pk=first.pk).update(duration=99.0, charged_owner_id=99)
     Attempt.objects.filter(pk=second.pk).update(stage="submitted")
     late = make_attempt()
     Attempt.objects.filter(pk=late.pk).update(stage="ended", end_received_at=timezone.now())
@@ -72,10 +72,12 @@ def test_what_differs_is_named(ended: list[Attempt], check: Callable[[], str], m
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE {table} SET money = 5 WHERE job_name = %s", [third.job_name])
     said = check()
-    for sentence in (f"{first.job_name}: milliseconds 12346 is in the ledger, 99000 is computed (ms).",
+    owner = first.trial.experiment.owner_id
+    for sentence in (f"{first.job_name}: owner {owner} is in the ledger, 99 is computed (id).",
+                     f"{first.job_name}: milliseconds 12346 is in the ledger, 99000 is computed (ms).",
                      f"The ledger has {second.job_name}, which has not ended.",
                      f"{third.job_name}: money 5 is in the ledger, 0 is computed (millionths).",
-                     f"{late.job_name} has ended and is not in the ledger.", "4 figure(s) differ."):
+                     f"{late.job_name} has ended and is not in the ledger.", "5 figure(s) differ."):
         assert sentence in said
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nniweb.experiments.actions import intents
+from nniweb.experiments.budgets.concerned import Held
+from nniweb.experiments.budgets.standing import standing
 from nniweb.experiments.budgets.starting import RoundBudgets
-from nniweb.experiments.models import ApiToken, Attempt, Budget, Experiment, LedgerEntry, Price, Trial
+from nniweb.experiments.models import ApiToken, Attempt, Budget, Experiment, LedgerEntry, Price, Trial, User
 from nniweb.experiments.models.limits import next_month
 from tests.nniweb.worker.conftest import Rig, report
 
@@ -26,6 +31,12 @@ def waiting(experiment: Experiment) -> list[Trial]:
 
 def end(trial: Trial, **how: object) -> None:
     report(trial, 0.5, **how)  # type: ignore[arg-type]
+
+
+def trials_of(budget: Budget) -> tuple[int, int]:
+    """How many have ended, and how many run."""
+    found = standing(Held(budget), timezone.now())
+    return found.used.trials, found.running.trials
 
 
 def test_no_trial_more_begins_than_a_budget_has_one_says_why_and_it_starts_when_the_limit_is_raised(
@@ -135,3 +146,60 @@ def test_without_a_budget_a_round_asks_once_whether_there_is_one(rig: Rig) -> No
     with CaptureQueriesContext(connection) as asked:
         assert budgets.room(experiment, 3).count == budgets.room(experiment, 3).count == 3
     assert len(asked) == 1
+
+
+def test_trials_that_run_stay_with_whom_they_began_when_their_experiment_is_handed_over(
+        rig: Rig, admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    mel = User.objects.create(username="mel", role=admin.role)
+    mine, hers = (Budget.objects.create(user=user, trials=3, period="total") for user in (admin, mel))
+    given = []
+    for used in (1, 2, 3):
+        experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+        rig.submitted(experiment, 1)
+        intents.hand_over(experiment, mel)
+        given.append(experiment)
+        assert (trials_of(mine), trials_of(hers)) == ((0, used), (0, 0))
+    more = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    rig.until(lambda: waiting(more))
+    rig.rounds(3)
+    assert begun(more) == 0
+    for experiment in given:
+        end(Trial.objects.get(experiment=experiment))
+    assert (trials_of(mine), trials_of(hers)) == ((3, 0), (0, 0))
+    assert {(row.owner_id, row.owner) for row in LedgerEntry.objects.all()} == {(admin.pk, admin.username)}
+    monkeypatch.setattr("nniweb.management.commands.ledger.require_served_before", lambda: None)
+    call_command("ledger", "--check")
+
+
+def test_what_begins_after_a_hand_over_is_the_new_owners_also_a_retry(rig: Rig, admin) -> None:
+    mel = User.objects.create(username="mel", role=admin.role)
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=2, retry={"onFailure": 1})
+    [first] = rig.submitted(experiment, 1)
+    intents.hand_over(experiment, mel)
+    end(first, exit_code=1)
+    rig.until(lambda: Attempt.objects.filter(trial=first, number=2, stage="submitted").exists())
+    end(first, journal="another")
+    rig.until(lambda: Attempt.objects.filter(trial__sequence_id=1, stage="submitted").exists())
+    end(Trial.objects.get(experiment=experiment, sequence_id=1))
+    assert list(LedgerEntry.objects.order_by("pk").values_list("owner", "number")) == [
+        (admin.username, 1), ("mel", 2), ("mel", 1)]
+
+
+def test_trials_that_run_stay_with_the_group_when_their_experiment_is_unshared_and_shared_again(
+        rig: Rig, admin) -> None:
+    vision, speech = (Group.objects.create(name=name) for name in ("vision", "speech"))
+    theirs, others = (Budget.objects.create(group=group, trials=2, period="total") for group in (vision, speech))
+    experiment = rig.experiment(trial_concurrency=2, max_trial_number=4, group=vision)
+    first, second = rig.submitted(experiment, 2)
+    intents.share(experiment, None)
+    assert trials_of(theirs) == (0, 2)
+    end(first)
+    assert trials_of(theirs) == (1, 1), "it ended while it was unshared, and counts to the group"
+    third = rig.submitted(experiment, 3)[2]
+    assert trials_of(theirs) == (1, 1), "it began while it was unshared"
+    intents.share(experiment, speech)
+    end(third)
+    rig.submitted(experiment, 4)
+    assert (trials_of(theirs), trials_of(others)) == ((1, 1), (0, 1)), "the fourth one began in the other group"
+    end(second)
+    assert list(LedgerEntry.objects.order_by("pk").values_list("group", flat=True)) == ["vision", "", "vision"]
