@@ -28,17 +28,29 @@ _LARGEST_COUNT, _LARGEST_AMOUNT, _DEAREST_HOUR = 2**31 - 1, 1_000_000_000, 999_9
 
 
 class _Decimal(serializers.FloatField):
-    """A number of at least 0 that is kept with so many decimal places."""
+    """A number of at least 0 that is kept with so many decimal places. One that is more than 0 does not become 0."""
+
+    default_error_messages = {"too_small": "The smallest amount that can be kept is {smallest}. Give that or more, or "
+                                           "0."}
 
     def __init__(self, largest: int, decimal_places: int, **kwargs: Any) -> None:
         super().__init__(min_value=0, max_value=largest, required=False, **kwargs)
-        self._decimal_places = decimal_places
+        self._largest, self._decimal_places = largest, decimal_places
 
     def to_internal_value(self, data: Any) -> Any:
-        value = super().to_internal_value(data)
+        try:
+            value = super().to_internal_value(data)
+        except OverflowError:  # a whole number of hundreds of digits
+            self.fail("max_value", max_value=self._largest)
         if not math.isfinite(value):
             self.fail("invalid")
-        return round(Decimal(str(value)), self._decimal_places)
+        exact = Decimal(str(value))
+        if not 0 <= exact <= self._largest:
+            return exact  # the validators refuse it; it may be too large to be rounded
+        kept = round(exact, self._decimal_places)
+        if exact and not kept:
+            self.fail("too_small", smallest=f"{Decimal(1).scaleb(-self._decimal_places):f}")
+        return kept
 
 
 class _Amount(_Decimal):

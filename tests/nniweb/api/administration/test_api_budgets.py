@@ -68,6 +68,22 @@ def test_what_is_wrong_is_said_at_its_field(api, alice, group, body: dict[str, A
     assert not Budget.objects.exists()
 
 
+@pytest.mark.parametrize("value", [1e30, "1e30", -1e30, 10**400, 1e-7, "1e-7"], ids=lambda value: str(value)[:9])
+def test_an_amount_that_cannot_be_kept_is_refused_and_changes_nothing(api, alice, make_experiment, value: Any) -> None:
+    cluster = make_experiment().cluster
+    budget = Budget.objects.create(user=alice, money=Decimal(3))
+    price = Price.objects.create(cluster=cluster, gpu_hour=Decimal(2))
+    for answer, field in ((api.post(BUDGETS, {"gpu_hours": value}), "gpu_hours"),
+                          (api.patch(f"{BUDGETS}{budget.pk}/", {"money": value}), "money"),
+                          (api.post(PRICES, {"cluster": cluster.name, "machine": "gpu1", "cpu_hour": value}),
+                           "cpu_hour"),
+                          (api.patch(f"{PRICES}{price.pk}/", {"gpu_hour": value}), "gpu_hour")):
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, field), answer.content
+    assert list(Budget.objects.values_list("money", flat=True)) == [3]
+    assert list(Price.objects.values_list("gpu_hour", flat=True)) == [2]
+    assert api.patch(f"{BUDGETS}{budget.pk}/", {"money": 0}).json()["money"] == 0
+
+
 def test_a_second_budget_of_the_same_for_the_same_period_is_refused(api, alice) -> None:
     for body in ({"user": "alice", "trials": 1}, {"trials": 1}):
         assert api.post(BUDGETS, body).status_code == 201
