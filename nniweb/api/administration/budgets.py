@@ -20,11 +20,12 @@ from nniweb.experiments.budgets.concerned import budgets_of
 from nniweb.experiments.budgets.forecast import forecast
 from nniweb.experiments.budgets.visible import may_change_budget, seen_by, visible_budgets, visible_forecast
 from nniweb.experiments.models import ApiToken, Budget, Cluster, Experiment, Price, User
+from nniweb.experiments.models.limits import LARGEST_AMOUNT, LARGEST_COUNT
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import Query, StrictSerializer
 from nniweb.http.permissions import AdminOnly, RolePermission, signed_in_user
 
-_LARGEST_COUNT, _LARGEST_AMOUNT, _DEAREST_HOUR = 2**31 - 1, 1_000_000_000, 999_999
+_DEAREST_HOUR = 999_999
 
 
 class _Decimal(serializers.FloatField):
@@ -57,7 +58,7 @@ class _Amount(_Decimal):
     """Of hours or money; null: no limit."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(_LARGEST_AMOUNT, 4, allow_null=True, **kwargs)
+        super().__init__(LARGEST_AMOUNT, 4, allow_null=True, **kwargs)
 
 
 class BudgetChangesSerializer(StrictSerializer):
@@ -65,7 +66,7 @@ class BudgetChangesSerializer(StrictSerializer):
 
     gpu_hours = _Amount()
     cpu_hours = _Amount()
-    trials = serializers.IntegerField(min_value=0, max_value=_LARGEST_COUNT, allow_null=True, required=False)
+    trials = serializers.IntegerField(min_value=0, max_value=LARGEST_COUNT, allow_null=True, required=False)
     wall_hours = _Amount()
     money = _Amount()
 

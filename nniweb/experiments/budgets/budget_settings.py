@@ -11,7 +11,7 @@ from django.db import transaction
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.budgets.concerned import budgets_for
-from nniweb.experiments.budgets.spending import UNITS, limits_of
+from nniweb.experiments.budgets.spending import limits_of
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Budget, Experiment, Price
 from trainingservice.reasons import Reason
@@ -29,9 +29,6 @@ def set_budget(budget: Budget, fields: Mapping[str, Any]) -> Budget:
     is_new = budget.pk is None
     for name, value in fields.items():
         setattr(budget, name, value)
-    if not limits_of(budget):
-        raise Refused.for_fields([("", "A budget needs a limit. Give at least one of "
-                                       f"{', '.join(UNITS[:-1])} and {UNITS[-1]}.")])
     with transaction.atomic():
         _store(budget)
         audit.record("budget.create" if is_new else "budget.change", budget, of=budget.of_whom,

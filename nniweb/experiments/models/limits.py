@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -17,6 +18,8 @@ from .cluster import Cluster
 #: Amounts of the ledger are whole numbers, so that sums of them are exact: millionths of money, milliseconds.
 MICROS = 1_000_000
 MILLISECONDS_PER_HOUR = 3_600_000
+#: The most of a limit of a budget: trials, and hours or money.
+LARGEST_COUNT, LARGEST_AMOUNT = 2**31 - 1, 1_000_000_000
 
 
 class Quota(models.Model):
@@ -123,6 +126,18 @@ class Budget(models.Model):
 
     def __str__(self) -> str:
         return f"budget of {self.of_whom} {self.get_period_display()}"
+
+    def clean(self) -> None:
+        """Raises ValidationError where it has no limit, or one that is too large, at its field."""
+        limits = {"gpu_hours": self.gpu_hours, "cpu_hours": self.cpu_hours, "trials": self.trials,
+                  "wall_hours": self.wall_hours, "money": self.money}
+        *names, last = limits
+        if all(limit is None for limit in limits.values()):
+            raise ValidationError(f"A budget needs a limit. Give at least one of {', '.join(names)} and {last}.")
+        largest = {name: LARGEST_COUNT if name == "trials" else LARGEST_AMOUNT for name in limits}
+        if too_large := {name: f"Ensure this value is less than or equal to {largest[name]}."
+                         for name, limit in limits.items() if limit is not None and limit > largest[name]}:
+            raise ValidationError(too_large)
 
     @property
     def of_whom(self) -> str:
