@@ -243,9 +243,12 @@ def _of_budget(unit: str, most: float, period: str) -> str:
 
 
 def _budget(whose: Mapping[str, str], unit: str, most: float, left: float, period: str, again: str) -> str:
+    who_raises = _WHO_RAISES[whose["kind"] == "experiment"]
+    if most == 0:  # nothing comes with the next month either
+        return f"Waits for {whose_budget(**whose)}, which {_allows_nothing(unit, period)}. {who_raises}"
     return (f"Waits for {whose_budget(**whose)}: of {_of_budget(unit, most, period)}, "
             f"{left:g} {'is' if unit == 'money' else 'are'} left. "
-            + (f"It begins anew on {again} (UTC). " if again else "") + _WHO_RAISES[whose["kind"] == "experiment"])
+            + (f"It begins anew on {again} (UTC). " if again else "") + who_raises)
 
 
 _WHO_RAISES = ("An administrator can raise it.", "Whoever may change the experiment can raise its own budget, an "
@@ -253,9 +256,13 @@ _WHO_RAISES = ("An administrator can raise it.", "Whoever may change the experim
 
 
 def _no_budget(whose: Mapping[str, str], unit: str, period: str) -> str:
-    return _with_capital(f"{whose_budget(**whose)} allows no {'money' if unit == 'money' else _UNITS[unit]}"
-                         f"{' in any month' if period == 'month' else ''}, so no trial could ever start. Ask an "
-                         "administrator to raise it.")
+    return _with_capital(f"{whose_budget(**whose)} {_allows_nothing(unit, period)}, so no trial could ever start. "
+                         "Ask an administrator to raise it.")
+
+
+def _allows_nothing(unit: str, period: str) -> str:
+    return (f"allows no {'money' if unit == 'money' else _UNITS[unit]}"
+            f"{' in any month' if period == 'month' else ''}")
 
 
 def _experiment_quota(whose: Mapping[str, str], most: int, unfinished: int) -> str:

@@ -280,6 +280,14 @@ def test_an_error_keeps_the_code_it_was_given() -> None:
     assert str(MustWait(Reason("gpu_taken", asked=1))) == str(Reason("gpu_taken", asked=1))
 
 
+def test_a_trial_that_waits_for_a_budget_that_allows_nothing_says_that() -> None:
+    mine = {"whose": {"kind": "person", "name": "ada"}, "most": 0, "left": 0}
+    assert Reason("budget", **mine, unit="trials", period="total", again="") == (
+        "Waits for the budget of ada, which allows no trials. An administrator can raise it.")
+    assert Reason("budget", **mine, unit="money", period="month", again="2026-12-01") == (
+        "Waits for the budget of ada, which allows no money in any month. An administrator can raise it.")
+
+
 def test_a_reason_can_be_sent_to_another_process() -> None:
     reason = Reason("quota", whose={"kind": "person", "name": "ada"}, unit="trials", most=4)
     again = pickle.loads(pickle.dumps(reason))
