@@ -221,7 +221,8 @@ class MetricsDocument(SettingsModel):
                             "one, the best one, or the last one with no intermediate results before (at exit).")
 
 
-Limit = Annotated[FiniteFloat, Field(gt=0, le=1_000_000_000)]
+#: As a budget keeps it, with four decimal places: a smaller one would be 0, which allows nothing.
+Limit = Annotated[FiniteFloat, Field(ge=0.0001, le=1_000_000_000)]
 
 
 class BudgetDocument(SettingsModel):

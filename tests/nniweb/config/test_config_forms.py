@@ -189,7 +189,7 @@ def test_what_failed_trials_cannot_mean_is_an_error_at_its_field(folder: Path, v
 
 @pytest.mark.parametrize(("wrong", "field"), [
     ({"gpuHours": 0}, "gpuHours"), ({"money": -1}, "money"), ({"trials": 1.5}, "trials"), ({"hours": 1}, "hours"),
-    ({"wallHours": float("inf")}, "wallHours")])
+    ({"wallHours": float("inf")}, "wallHours"), ({"cpuHours": 1e-7}, "cpuHours")])
 def test_a_budget_that_allows_nothing_or_is_no_number_is_an_error_at_its_field(
         folder: Path, v2: dict, wrong: dict, field: str) -> None:
     with pytest.raises(ConfigInvalid) as raised:
