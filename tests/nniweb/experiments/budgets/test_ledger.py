@@ -12,6 +12,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from nniweb.experiments.budgets import ledger
+from nniweb.experiments.budgets.attempt_costs import charged_to
 from nniweb.experiments.lifecycle import transitions
 from nniweb.experiments.lifecycle.transitions import attempt_suspended, end_attempt
 from nniweb.experiments.lifecycle.trial_end import TrialEnd
@@ -24,6 +25,7 @@ from nniweb.experiments.models import (
     Machine,
     Price,
     Trial,
+    User,
 )
 from nniweb.experiments.sql.append_only import AppendOnly
 from trainingservice.trial_job_status import TrialJobStatus
@@ -145,6 +147,19 @@ def test_each_attempt_of_a_trial_is_a_row_and_the_run_that_a_platform_suspended_
     end(started(Attempt.objects.get(trial=failed.trial, number=3)), 7.0)
     assert list(LedgerEntry.objects.order_by("pk").values_list("number", "milliseconds", "measured_by")) == [
         (1, 5000, "keeper"), (2, 6000, "keeper"), (3, 7000, "keeper")]
+
+
+def test_the_next_run_of_a_suspended_job_is_charged_to_whom_the_job_began_with(
+        make_experiment: Callable[..., Experiment], make_attempt: MakeAttempt, admin) -> None:
+    vision = Group.objects.create(name="vision")
+    experiment = make_experiment(owner=admin, group=vision)
+    first = make_attempt(experiment)
+    Attempt.objects.filter(pk=first.pk).update(**charged_to(experiment))
+    Experiment.objects.update(owner=User.objects.create(username="mel"), group=None)
+    attempt_suspended(Attempt.objects.get(pk=first.pk), timezone.now(), revision=2, message="suspended")
+    end(Attempt.objects.get(trial=first.trial, number=2))
+    assert list(LedgerEntry.objects.values_list("owner", "owner_id", "group", "group_id")) == [
+        (admin.username, admin.pk, "vision", vision.pk)] * 2
 
 
 def test_rows_stay_as_they_were_written_also_when_all_they_name_is_deleted(make_attempt: MakeAttempt) -> None:
