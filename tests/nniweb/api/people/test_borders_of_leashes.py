@@ -10,7 +10,7 @@ import yaml
 from rest_framework.test import APIClient
 
 from nniweb.experiments.actions import intents
-from nniweb.experiments.models import ApiToken, Cluster, Experiment, Trial, User
+from nniweb.experiments.models import ApiToken, Budget, Cluster, Experiment, Trial, User
 from nniweb.experiments.models.account import LeashRole, Role, Scope
 from tests.nniweb.api.experiments.docile_platforms import registered
 
@@ -58,3 +58,39 @@ def test_ending_a_token_stops_only_what_its_ender_may_change(as_user: Callable[.
     assert Trial.objects.get(public_id=asked["id"]).status == "WAITING"
     assert as_user(ada).post(f"{path}end/", {"stop": True}, "json").json()["stopped"] == {"experiments": 2, "trials": 1}
     assert Experiment.objects.get(pk=given.pk).target == "STOP"
+
+
+@pytest.mark.parametrize("limit", ["max_trials", "budget", "none"])
+def test_a_limited_leash_raises_no_limits_of_experiments_that_it_has_not_launched(alice: User, lab: Cluster,
+                                                                                  make_experiment: Any, limit: str
+                                                                                  ) -> None:
+    client, token = leashed(alice, everything=True, max_trials=1 if limit == "max_trials" else None)
+    if limit == "budget":
+        Budget.objects.create(token=token, period="total", trials=1)
+    low = {"trial_concurrency": 2, "max_trial_number": 5, "max_duration": 60, "max_trial_duration": 30, "priority": 0}
+    other = make_experiment(owner=alice, cluster=lab, status="RUNNING", **low)
+    path = f"/api/v1/experiments/{other.public_id}/"
+    lowered = client.patch(path, {"max_trial_number": 3, "trial_concurrency": 1, "max_duration": "50s"}, "json")
+    assert lowered.status_code == 200, lowered.json()
+    higher = {"trial_concurrency": 3, "max_trial_number": None, "max_duration": "2h", "max_trial_duration": "1h",
+              "priority": 1}
+    if limit == "none":
+        del higher["priority"]  # needs a quota
+        assert client.patch(path, higher, "json").status_code == 200
+        return
+    for field, value in higher.items():
+        [error] = client.patch(path, {field: value}, "json").json()["errors"]
+        assert error["field"] == field
+        assert f"it cannot raise {field} of an experiment that it has not launched" in error["message"]
+    trial = intents.submit_trial(other, {"x": 0.5})
+    Trial.objects.filter(pk=trial.pk).update(status="FAILED")
+    number = other.changes.latest("number").number
+    for address, body in (("actions/resume/", {"max_trial_number": 50}), ("changes/1/actions/undo/", None),
+                          ("actions/rerun-failed/", None)):
+        answer = client.post(f"{path}{address}", body, "json")
+        assert answer.status_code == 400, (address, answer.json())
+        assert "max_trial_number" in [error["field"] for error in answer.json()["errors"]], address
+    other.refresh_from_db()
+    assert (other.max_trial_number, other.trial_concurrency, other.changes.latest("number").number) == (3, 1, number)
+    own = launch(client).json()["id"]
+    assert client.patch(f"/api/v1/experiments/{own}/", {"trial_concurrency": 4}, "json").status_code == 200
