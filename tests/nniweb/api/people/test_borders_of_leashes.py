@@ -94,3 +94,18 @@ def test_a_limited_leash_raises_no_limits_of_experiments_that_it_has_not_launche
     assert (other.max_trial_number, other.trial_concurrency, other.changes.latest("number").number) == (3, 1, number)
     own = launch(client).json()["id"]
     assert client.patch(f"/api/v1/experiments/{own}/", {"trial_concurrency": 4}, "json").status_code == 200
+
+
+def test_a_leash_finds_by_a_key_only_what_it_launched_itself(as_user: Callable[..., APIClient], alice: User) -> None:
+    of_alice, (client, _) = launch(as_user(alice), "K1").json()["id"], leashed(alice, ["launch"])
+    answer = launch(client, "K1")
+    assert answer.status_code == 409
+    [error] = answer.json()["errors"]
+    assert (error["field"], error["message"]) == (
+        "", "alice has launched something else with this Idempotency-Key, not with this token. Choose another key.")
+    assert of_alice not in answer.content.decode()
+    own, again = launch(client, "K2"), launch(client, "K2")
+    assert (own.status_code, again.status_code) == (201, 200)
+    assert own.json()["id"] == again.json()["id"]
+    assert Experiment.objects.count() == 2
+    assert launch(as_user(alice), "K2").status_code == 200
