@@ -5,7 +5,8 @@ state, limits. Nothing is left of it: no row, no entry in the audit log, no mess
 the text of a code variant stays for a day, as that of a refused proposal.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from django.db import transaction
@@ -21,8 +22,17 @@ PARAMETER = OpenApiParameter(NAME, bool, description=(
     "true: check the request and answer as if it were carried out, but change nothing."))
 
 
+def means_dry_run(name: str) -> bool:
+    """Whether this is the parameter's name, perhaps as other programs would spell it."""
+    return re.sub(r"[^a-z]", "", name.lower()) == NAME.replace("_", "")
+
+
 def is_dry_run(request: Request) -> bool:
-    """Whether the request is to change nothing. Raises ValidationError."""
+    """Whether the request is to change nothing. Raises ValidationError, also where only the body says so: it would be
+    made although the caller asked for no change.
+    """
+    if isinstance(request.data, Mapping) and (written_in := [name for name in request.data if means_dry_run(name)]):
+        raise ValidationError({written_in[0]: f"belongs in the address, as ?{NAME}=true. Nothing was done."})
     written = request.query_params.get(NAME, "false")
     if written.lower() not in ("true", "false"):
         raise ValidationError({NAME: f"must be true or false, not {shown(written[:20])}."})

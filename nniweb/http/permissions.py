@@ -11,7 +11,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from nniweb.experiments.access.visibility import may_change_cluster, may_steer
-from nniweb.experiments.models import Cluster, Experiment, NotificationRule, Trial, User
+from nniweb.experiments.models import ApiToken, Cluster, Experiment, NotificationRule, Trial, User
 
 if TYPE_CHECKING:  # when running, views import the permissions
     from rest_framework.views import APIView
@@ -56,6 +56,8 @@ class AdminOnly(BasePermission):
     message = "Only administrators may do this. A token needs the scope admin."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
+        if isinstance(request.auth, ApiToken) and request.auth.has_leash:
+            self.message = "Only administrators may do this, and no token with a leash."
         return bool(request.user.is_authenticated and request.user.is_admin)
 
 

@@ -1,11 +1,13 @@
-"""Refuses ``dry_run`` where a change cannot be tried: it would be made although the caller asked for no change."""
+"""Refuses ``dry_run`` where a change cannot be tried, and other spellings of it everywhere: the change would be made
+although the caller asked for none.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from nniweb.http.dry_run import NAME
+from nniweb.http.dry_run import NAME, means_dry_run
 
 _LOOKS = ("GET", "HEAD", "OPTIONS", "TRACE")
 _TEXT = ("This change has no dry run, so nothing was done. The description of the REST interface names the changes "
@@ -22,8 +24,16 @@ class DryRunsMiddleware:
         return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
-        if request.method in _LOOKS or NAME not in request.GET:
+        if request.method in _LOOKS:
+            return None
+        if misspelt := [name for name in request.GET if name != NAME and means_dry_run(name)]:
+            return _refused(misspelt[0], f"is not known, so nothing was done. Write {NAME}=true to try a change.")
+        if NAME not in request.GET:
             return None
         if getattr(getattr(view, "cls", None), "has_dry_run", False):
             return None
-        return JsonResponse({"errors": [{"field": NAME, "message": _TEXT}]}, status=400)
+        return _refused(NAME, _TEXT)
+
+
+def _refused(field: str, message: str) -> HttpResponse:
+    return JsonResponse({"errors": [{"field": field, "message": message}]}, status=400)

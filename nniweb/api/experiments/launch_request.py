@@ -118,8 +118,8 @@ class UploadSerializer(CodeElsewhereSerializer):
 
 def launch_from(request: Request, owner: User) -> tuple[Experiment, bool]:
     """Launch what the request describes, and whether it was launched now: with ``Idempotency-Key`` what an earlier
-    request with this key launched is found, whatever else stands in this one. Raises ConfigInvalid; then nothing was
-    created.
+    request with this key launched is found, whatever else stands in this one. Raises ConfigInvalid, and Refused where a
+    leash sends the key of a launch that is not its own; then nothing was created.
     """
     key = _launch_key(request)
     before = launched_before(owner, key) if key else None

@@ -49,7 +49,7 @@ class TokenSerializer(LimitsSerializer):
     ended_at = serializers.DateTimeField(allow_null=True, help_text=(
         "Since then it opens nothing. Its limits hold for what it asked for."))
     ended_by = serializers.CharField(allow_null=True, help_text="User name.")
-    running = RunningSerializer(help_text="What it asked for and has not ended.")
+    running = RunningSerializer(help_text="What it asked for and has not ended, of what you may see.")
 
 
 class MadeTokenSerializer(TokenSerializer):
@@ -102,7 +102,8 @@ class EndSerializer(StrictSerializer):
     """How a token is ended."""
 
     stop = serializers.BooleanField(default=False, help_text=(
-        "Also stop the experiments that it launched, and cancel the trials that it asked for in others."))
+        "Also stop the experiments that it launched, and cancel the trials that it asked for in others, as far as "
+        "you may change them."))
 
 
 class StoppedSerializer(serializers.Serializer[Any]):
@@ -118,9 +119,9 @@ class EndedTokenSerializer(TokenSerializer):
     stopped = StoppedSerializer()
 
 
-def documents(tokens: Sequence[ApiToken]) -> list[dict[str, Any]]:
+def documents(tokens: Sequence[ApiToken], viewer: User) -> list[dict[str, Any]]:
     """What REST says of tokens, without their secrets."""
-    use = use_of([token.pk for token in tokens])
+    use = use_of([token.pk for token in tokens], viewer)
     found = [{**limits, "id": token.pk, "user": token.user.username, "created_at": token.created_at,
               "last_used_at": token.last_used_at, "ended_at": token.ended_at,
               "ended_by": token.ended_by.username if token.ended_by is not None else None,
@@ -152,7 +153,7 @@ class TokensView(TokensBaseView):
         found = self.get_queryset() if name == "*" else self.get_queryset().filter(user__username=name)
         if not wanted["ended"]:
             found = found.filter(ended_at=None)
-        return self.get_paginated_response(documents(self.paginate_queryset(found) or []))
+        return self.get_paginated_response(documents(self.paginate_queryset(found) or [], signed_in_user(request)))
 
     @extend_schema(operation_id="tokens_create", request=NewTokenSerializer,
                    responses={201: MadeTokenSerializer, 400: ErrorsSerializer})
@@ -170,7 +171,7 @@ class TokensView(TokensBaseView):
             user, by, name=wish["name"], scope=Scope(wish.get("scope", Scope.READ)), expires_at=wish["expires_at"],
             until=request.auth.expires_at if isinstance(request.auth, ApiToken) else None, leash=leash,
             budget=wish["budget"])
-        return Response({**documents([token])[0], "token": secret}, status=status.HTTP_201_CREATED)
+        return Response({**documents([token], by)[0], "token": secret}, status=status.HTTP_201_CREATED)
 
 
 def _of_whom(name: str, by: User) -> User:
@@ -188,7 +189,7 @@ class TokenView(TokensBaseView):
     @extend_schema(operation_id="tokens_retrieve", responses=TokenSerializer)
     def get(self, request: Request, token_id: int) -> Response:
         """One token, without its secret."""
-        return Response(documents([self.get_object()])[0])
+        return Response(documents([self.get_object()], signed_in_user(request))[0])
 
     @extend_schema(operation_id="tokens_delete", responses={204: None})
     def delete(self, request: Request, token_id: int) -> Response:
@@ -207,6 +208,7 @@ class TokenEndView(TokensBaseView):
         form = EndSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         token = self.get_object()
-        stopped = token_end.end(token, signed_in_user(request), stop=form.validated_data["stop"])
-        return Response({**documents([self.get_object()])[0],
+        user = signed_in_user(request)
+        stopped = token_end.end(token, user, stop=form.validated_data["stop"])
+        return Response({**documents([self.get_object()], user)[0],
                          "stopped": {"experiments": stopped.experiments, "trials": stopped.trials}})

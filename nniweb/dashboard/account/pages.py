@@ -23,7 +23,7 @@ from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.access import accounts, audit
 from nniweb.experiments.launch.launch_checks import clusters_elsewhere
 from nniweb.experiments.models import ApiToken, Budget, User
-from nniweb.experiments.models.account import Scope
+from nniweb.experiments.models.account import ANY_LOCAL_USER, Scope
 from trialkeeper.whole_number import whole_number
 
 #: The cookie that carries a new token to the page that shows it, and how long it may take, in seconds.
@@ -74,8 +74,11 @@ def _page_with_new_token(request: HttpRequest, user: User, form: TokenForm) -> H
 
 
 def _scope_at_first(user: User) -> Scope:
-    """With which a launch works: of an administrator who has nothing but the server's own machine, that is admin."""
-    return Scope.CHANGE if user.is_admin and clusters_elsewhere(user) else user.scopes[-1]
+    """With which a launch works: of an administrator who has nothing but the server's own machine, and not the right
+    to it that narrower tokens need, that is admin.
+    """
+    return Scope.CHANGE if user.is_admin and (ANY_LOCAL_USER in user.own_local_users or clusters_elsewhere(user)) \
+        else user.scopes[-1]
 
 
 def page(request: HttpRequest, user: User, *, status: int = 200, **more: Any) -> HttpResponse:

@@ -44,8 +44,9 @@ class TokenForm(forms.Form):
 
     @property
     def has_leash(self) -> bool:
-        """Whether the part for the leash is to be seen at once."""
-        return bool(self["scope"].value() == LEASH)
+        """Whether the token is to have one: it was chosen, or roles were ticked and the scope left as it was shown."""
+        scope = self["scope"].value()
+        return bool(scope == LEASH or (scope == self.initial.get("scope") and self["roles"].value()))
 
     @property
     def roles_offered(self) -> list[tuple[LeashRole, bool]]:
@@ -60,6 +61,8 @@ class TokenForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
+        if self.has_leash and "scope" in data:
+            data["scope"] = LEASH
         if data.get("scope") != LEASH and any(data.get(name) for name in ("roles", "everything", "clusters",
                                                                           "max_trials", *UNITS)):
             self.add_error("scope", "Roles and limits are those of a leash. Choose leash here, or leave them out.")

@@ -13,8 +13,9 @@ from django.views.decorators.http import require_http_methods
 
 from nniweb.dashboard.page_data import the_visitor
 from nniweb.experiments.access.leashes import names_of
+from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.actions import token_end
-from nniweb.experiments.models import ApiToken, Experiment, Trial
+from nniweb.experiments.models import ApiToken, Experiment, Trial, User
 from nniweb.experiments.queries.token_budgets import BudgetLine, budgets_of_tokens
 from nniweb.experiments.queries.token_use import TokenUse, use_of
 from trainingservice.reasons import count_of
@@ -54,17 +55,18 @@ def tokens(request: HttpRequest) -> HttpResponse:
         return redirect("tokens")
     wants_ended = request.GET.get("ended") == "1"
     if not wants_ended:
-        found = found.filter(Q(ended_at=None) | _still_runs())
+        found = found.filter(Q(ended_at=None) | _still_runs(user))
     page = Paginator(found, TOKENS_PER_PAGE).get_page(request.GET.get("page"))
     keys = [token.pk for token in page]
-    use, budgets = use_of(keys), budgets_of_tokens(keys, timezone.now())
+    use, budgets = use_of(keys, user), budgets_of_tokens(keys, timezone.now())
     shown = [ShownToken(token, names_of(token), use[token.pk], budgets.get(token.pk, [])) for token in page]
     return render(request, "dashboard/tokens.html", {
         "shown": shown, "page": page, "visitor": user, "wants_ended": wants_ended,
         "query": {"given": request.GET}})
 
 
-def _still_runs() -> Q:
-    """Condition of tokens that asked for something that has not ended."""
-    return Q(Exists(Experiment.objects.unfinished().filter(token=OuterRef("pk"), deleted_at=None))) | Q(
-        Exists(Trial.objects.unfinished().filter(token=OuterRef("pk"))))
+def _still_runs(viewer: User) -> Q:
+    """Condition of tokens that asked for something that has not ended, of what this person may see."""
+    seen = visible_experiments(viewer).values("pk")
+    return Q(Exists(Experiment.objects.unfinished().filter(token=OuterRef("pk"), pk__in=seen))) | Q(
+        Exists(Trial.objects.unfinished().filter(token=OuterRef("pk"), experiment__in=seen)))

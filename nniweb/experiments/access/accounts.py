@@ -1,5 +1,6 @@
 """People, groups and tokens as administrators and their owners change them; each change is in the audit log."""
 
+import unicodedata
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,8 @@ from trainingservice.words.shown_value import shown
 NO_ADMINISTRATOR = {"is_superuser": False, "is_staff": False}
 #: More tokens than this one person has no use for.
 MOST_TOKENS = 50
+#: Categories of characters: control, format (also the direction of writing), half of a pair, line and paragraph ends.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def create_user(name: str, *, role: Role, email: str = "", groups: Collection[Group] = (), **names: Any) -> User:
@@ -150,14 +153,24 @@ def delete_group(group: Group) -> None:
         group.delete()
 
 
+def check_token_name(name: str) -> None:
+    """Raises Refused (field ``name``) for characters that hide or move what stands beside the name in lists and logs:
+    line ends, control characters, and those that change the direction of writing.
+    """
+    if any(unicodedata.category(character) in _UNSEEN for character in name):
+        raise Refused("must be one line without control characters and characters that cannot be seen.", "name")
+
+
 def make_token(user: User, by: User, *, name: str, scope: Scope, expires_at: datetime | None,
                until: datetime | None = None, leash: Leash | None = None) -> tuple[str, ApiToken]:
     """A token for a person, made by themselves or by an administrator: the secret, seen this once, and its row.
 
-    Raises Refused (``scope``, ``expires_at``): it may do no more than its person, nor than whoever makes it; and where
-    that is a token which expires (``until``), it lives no longer. ``leash``: it has roles in place of the scope.
+    Raises Refused (``name``, ``scope``, ``expires_at``): it may do no more than its person, nor than whoever makes it;
+    and where that is a token which expires (``until``), it lives no longer. ``leash``: it has roles in place of the
+    scope.
     """
     leashes.must_not("make tokens")
+    check_token_name(name)
     scope = leash.scope if leash is not None else scope
     allowed = [scope for scope in user.scopes if scope in by.scopes]
     if scope not in allowed:

@@ -6,7 +6,7 @@ the clusters, and whether the leash still holds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from django.db.models import Q
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.models import ApiToken, Cluster, Experiment, Trial, User
+from nniweb.experiments.models import ApiToken, Budget, Cluster, Experiment, Trial, User
 from nniweb.experiments.models.account import LeashRole, Scope
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 from trainingservice.reasons import Reason
@@ -25,6 +25,8 @@ from trainingservice.words.shown_value import shown
 MOST_TRIALS = 1_000_000
 #: Most clusters that one leash can name.
 MOST_CLUSTERS = 100
+#: Fields of an experiment with whose higher values its tuner has more trials, or longer ones, or sooner.
+_LETS_MORE_RUN = ("trial_concurrency", "max_trial_number", "max_duration", "max_trial_duration", "priority")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,28 @@ def must_not(wish: str, field: str = "") -> None:
     """
     if (leash := present()) is not None:
         raise Refused(Reason("leash_forbids", token=str(leash), wish=wish), field)
+
+
+def must_not_raise(experiment: Experiment, values: Mapping[str, Any]) -> None:
+    """Raises Refused where the leash of the present request has ``max_trials`` or a budget, has not launched the
+    experiment, and one of these new values lets more run of it: trials of its tuner do not count for the leash.
+
+    ``values``: by field of the experiment; the experiment still has those from before.
+    """
+    leash = present()
+    if leash is None or experiment.token_id == leash.pk:
+        return
+    raised = [field for field in _LETS_MORE_RUN if field in values
+              and _is_more(values[field], getattr(experiment, field))]
+    if raised and (leash.max_trials is not None or Budget.objects.filter(token=leash).exists()):
+        raise Refused.for_fields([(field, Reason("leash_forbids", token=str(leash), wish=(
+            f"raise {field} of an experiment that it has not launched, because its trials at a time or its budget are "
+            "limited"))) for field in raised])
+
+
+def _is_more(new: int | None, before: int | None) -> bool:
+    """Of limits, where None stands for no limit."""
+    return before is not None and (new is None or new > before)
 
 
 def must_reach(cluster: Cluster, field: str) -> None:

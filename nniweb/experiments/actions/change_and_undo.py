@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments.access import audit
+from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.actions.changes import (
     CHANGEABLE,
     changed_since,
@@ -116,6 +116,7 @@ def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None
     different = {field: value for field, value in changes.items() if value_now(experiment, field) != value}
     if not different:
         return experiment
+    leashes.must_not_raise(experiment, different)
     if "priority" in different and (reason := why_not_this_priority(
             actor or experiment.owner, experiment.group, different["priority"])):
         raise Refused(reason, "priority")

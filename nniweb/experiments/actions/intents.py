@@ -379,6 +379,8 @@ def rerun_failed(experiment: Experiment, actor: User | None = None) -> None:
                       .exclude(reason=CONSTRAINT_BROKEN).order_by("sequence_id"))
         if not failed:
             raise Refused(Reason("nothing_to_rerun"))
+        if experiment.max_trial_number is not None:
+            leashes.must_not_raise(experiment, {"max_trial_number": experiment.max_trial_number + len(failed)})
         _run_again(experiment, failed, revision, "failed trials run again", actor)
 
 

@@ -129,10 +129,23 @@ class GroupAdmin(OneByOne, ForAdministrators, admin.ModelAdmin):  # type: ignore
         accounts.delete_group(obj)
 
 
+class TokenNameForm(ModelForm):  # type: ignore[type-arg]
+    """A token is made, or gets another name."""
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        try:
+            accounts.check_token_name(name)
+        except Refused as refused:
+            raise ValidationError(str(refused)) from None
+        return name
+
+
 @admin.register(ApiToken)
 class ApiTokenAdmin(ForAdministrators, admin.ModelAdmin):  # type: ignore[type-arg]
     """Tokens with a leash are made elsewhere; here are their limits. One by which something was asked for is ended."""
 
+    form = TokenNameForm
     list_display = ["__str__", "user", "scope", "roles", "created_at", "expires_at", "last_used_at", "ended_at"]
     list_filter = ["scope", "ended_at"]
     list_select_related = ["user"]

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
+from nniweb.experiments.access import leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.access.visibility import visible_clusters
 from nniweb.experiments.budgets.budget_settings import why_never_in_budget
@@ -62,13 +63,8 @@ def why_not_here(owner: User, platform: type[TrainingService], settings: Cluster
         return [("", "Your role is viewer, which cannot launch experiments. Ask an administrator for another role.")]
     if platform.pinned_to_host and not owner.may_run_here:
         return [("trainingService.platform",
-                 f"Trials of the platform {shown(platform.platform)} run on this server's own machine, and you do "
-                 "not have "
-                 "the permission to run trials there. Choose another platform, or ask an administrator for the "
-                 "permission." if not wider else
-                 f"Trials of the platform {shown(platform.platform)} run on this server's own machine, and a token "
-                 "with the "
-                 f"scope {owner.scope} may not run them there. {wider} Or choose another platform.")]
+                 f"Trials of the platform {shown(platform.platform)} run on this server's own machine, and "
+                 f"{_lacks_this_machine(owner, wider)}")]
     if settings is not None and not owner.is_admin and (borrowed := settings.borrowed_from_the_server()):
         return [("trainingService",
                  f"These settings use a resource of the server's own user ({borrowed}), which only administrators may "
@@ -77,9 +73,25 @@ def why_not_here(owner: User, platform: type[TrainingService], settings: Cluster
     return []
 
 
+def _lacks_this_machine(owner: User, wider: str) -> str:
+    """What is missing, who gives it and where: the right of a person, which tokens with a leash need as well."""
+    right = (f'"{User._meta.get_field("local_users").verbose_name}" (local_users). Administrators give it, also to '
+             f"themselves: on the page of {owner.username} in the admin, or with PATCH /api/v1/users/{owner.pk}/.")
+    if leashes.present() is not None:
+        return (f"a token with a leash may run them there only if {owner.username} has the right {right} Or choose "
+                "another platform.")
+    if wider:
+        return (f"a token with the scope {owner.scope} may not run them there. {wider} Or give {owner.username} the "
+                f"right {right} Or choose another platform.")
+    return ("you do not have the permission to run trials there. Choose another platform, or ask an administrator for "
+            "the permission.")
+
+
 def _wider_token(owner: User) -> str:
-    """What a person is told whose token alone is in the way, "" for everybody else."""
-    scope = owner.needs_scope
+    """What a person is told whose token alone is in the way, "" for everybody else. Whoever gave a token a leash does
+    not want its program to have one without.
+    """
+    scope = owner.needs_scope if leashes.present() is None else None
     return f"Make a token with the scope {scope} on the page Account, and use that one." if scope else ""
 
 

@@ -219,8 +219,15 @@ def _command_findings(settings: ExperimentSettings, options: TrialOptions, code:
 
 
 def launched_before(owner: User, key: str) -> Experiment | None:
-    """What this person launched with this key, where they did; deleted since or not."""
-    return Experiment.objects.filter(launch_key=_launch_key(owner, key)).first()
+    """What this person launched with this key, where they did; deleted since or not. Raises Refused where the request
+    is one of a leash that has not launched it: it may not even read it.
+    """
+    found = Experiment.objects.filter(launch_key=_launch_key(owner, key)).first()
+    leash = leashes.present()
+    if found is not None and leash is not None and found.token_id != leash.pk:
+        raise Refused(f"{owner.username} has launched something else with this Idempotency-Key, not with this token. "
+                      "Choose another key.")
+    return found
 
 
 def _launch_key(owner: User, key: str) -> str:

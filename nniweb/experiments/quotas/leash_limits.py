@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from nniweb.experiments.models import ApiToken, Attempt, Experiment, Trial
@@ -17,13 +17,16 @@ from trainingservice.reasons import Reason
 COUNTED_TOKEN = Coalesce("trial__token", "trial__experiment__token")
 
 
-def trials_under_way(tokens: Collection[int]) -> dict[int, int]:
+def trials_under_way(tokens: Collection[int], among: QuerySet[Experiment] | None = None) -> dict[int, int]:
     """How many trials of each of these tokens (primary keys) were given to their platform and have not ended. One
-    query, as long as what is under way.
+    query, as long as what is under way. ``among``: count those of these experiments only.
     """
     if not tokens:
         return {}
-    return dict(Attempt.objects.under_way().annotate(counted=COUNTED_TOKEN).filter(counted__in=list(tokens)).order_by(
+    attempts = Attempt.objects.under_way()
+    if among is not None:
+        attempts = attempts.filter(trial__experiment__in=among.values("pk"))
+    return dict(attempts.annotate(counted=COUNTED_TOKEN).filter(counted__in=list(tokens)).order_by(
         ).values_list("counted").annotate(number=Count("pk")))
 
 

@@ -1,4 +1,5 @@
-/** Pages of the account and of tokens: asks before a token ends, copies a new one and the first lines with it. */
+/** Pages of the account and of tokens: asks before a token ends, copies a new one and the first lines with it, chooses
+ *  the leash where one is described. */
 
 import { confirmed } from "../ui/confirm.js";
 
@@ -33,5 +34,12 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
     } catch {
       button.textContent = "Selected: copy it with your keys"; // no clipboard without TLS
     }
+  });
+}
+
+for (const leash of document.querySelectorAll("details.leash")) {
+  leash.addEventListener("change", () => {
+    const scope = leash.closest("form")?.elements.namedItem("scope");
+    if (scope instanceof HTMLSelectElement) scope.value = "leash";
   });
 }

@@ -133,3 +133,17 @@ def test_the_scope_at_first_lets_a_newcomer_launch(browser, admin, max_, vera) -
     assert at_first(admin) == "admin"
     Cluster.objects.create(name="lab", platform="remote")
     assert at_first(admin) == "change"
+
+
+def test_administrators_are_told_of_the_right_that_other_tokens_need_until_they_have_it(browser, admin, max_) -> None:
+    said, way = "cannot run trials on the machine of this server", f"/admin/experiments/user/{admin.pk}/change/"
+    text = browser(admin).get("/account/").content.decode()
+    assert said in text
+    assert f'<a href="{way}">May run trials on the server as</a>' in text
+    assert said not in browser(max_).get("/account/").content.decode()
+    assert "May run trials on the server as" in browser(admin).get(way).content.decode()
+    admin.local_users = "*"
+    admin.save()
+    text = browser(admin).get("/account/").content.decode()
+    assert said not in text
+    assert '<option value="change" selected>' in text

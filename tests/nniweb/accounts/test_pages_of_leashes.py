@@ -44,7 +44,7 @@ def test_the_form_makes_a_leash_with_a_budget(browser, max_) -> None:
 
 
 @pytest.mark.parametrize(("wrong", "said"), [
-    ({"roles": []}, "Choose at least one role."), ({"scope": "change"}, "Choose leash here, or leave them out."),
+    ({"roles": []}, "Choose at least one role."), ({"scope": "read"}, "Choose leash here, or leave them out."),
     ({"roles": ["steer"]}, "Without the role launch the token would have nothing of its own"),
     ({"max_trials": "0"}, "greater than or equal to 1"), ({"gpu_hours": "-1"}, "greater than or equal to 0"),
     ({"clusters": ["nowhere"]}, "nowhere is not one of the available choices")])
@@ -116,3 +116,15 @@ def test_the_questions_of_the_page_do_not_grow_with_what_was_asked_for(browser, 
     client.get("/tokens/")
     with django_assert_max_num_queries(12):
         client.get("/tokens/")
+
+
+def test_roles_that_are_ticked_make_a_leash_where_the_scope_is_as_the_page_showed_it(browser, max_, rita) -> None:
+    for person, shown in ((max_, "change"), (rita, "admin")):
+        client = browser(person)
+        assert f'<option value="{shown}" selected>' in client.get("/account/").content.decode()
+        wrong = client.post("/account/", {**FORM, "scope": shown, "max_trials": "0"}).content.decode()
+        assert '<option value="leash" selected>' in wrong
+        assert f'<option value="{shown}" selected>' not in wrong
+        assert client.post("/account/", {**FORM, "scope": shown, "max_trials": "4"}).status_code == 302
+        token = ApiToken.objects.get(user=person)
+        assert (token.roles, token.max_trials, token.scope) == (["read", "launch"], 4, "change")

@@ -110,3 +110,19 @@ def test_tokens_of_others_are_not_there_but_for_administrators(with_token, rita,
     assert admin.post("/api/v1/tokens/", {"name": "x", "user": "vera", "scope": "change"}).status_code == 400
     assert admin.post("/api/v1/tokens/", {"name": "x", "user": "vera", "scope": "read"}).json()["user"] == "vera"
     assert admin.delete(f"/api/v1/tokens/{hers.pk}/").status_code == 204
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\x1b[31mb", "a\u202eb", "a\u200bb", "a\u2028b"])
+def test_a_name_that_hides_what_stands_beside_it_is_refused_wherever_a_token_is_made(with_token, browser, rita, name
+                                                                                    ) -> None:
+    api, page, said = with_token(rita), browser(rita), "must be one line without control characters"
+    before = ApiToken.objects.count()
+    [error] = api.post("/api/v1/tokens/", {"name": name}, "json").json()["errors"]
+    assert (error["field"], said in error["message"]) == ("name", True)
+    answer = page.post("/account/", {"make-token": "1", "name": name, "scope": "read", "lives": "1"})
+    assert (answer.status_code, said in answer.content.decode()) == (400, True)
+    answer = page.post("/admin/experiments/apitoken/add/", {"user": rita.pk, "name": name, "scope": "read",
+                                                            "expires_at_0": "", "expires_at_1": ""})
+    assert (answer.status_code, said in answer.content.decode()) == (200, True)
+    assert ApiToken.objects.count() == before
+    assert api.post("/api/v1/tokens/", {"name": "Büro, 2. Stock – 夜 🚀"}, "json").status_code == 201

@@ -88,3 +88,29 @@ def test_a_dry_run_is_refused_as_the_change_itself(client: APIClient, trial: Tri
     assert client.post(f"{path}/stop/").status_code == 200
     assert client.post(f"{path}/pause/?dry_run=true").json() == client.post(f"{path}/pause/").json()
     assert client.post(f"{path}/pause/").status_code == 409
+
+
+@pytest.mark.parametrize("action", ["actions/pause/", "actions/freeze/", "actions/resume/", "actions/stop/",
+                                    "actions/rerun-failed/", "trials/actions/stop/", "proposals/"])
+def test_a_dry_run_that_is_asked_for_in_the_body_changes_nothing(action: str, client: APIClient, trial: Trial) -> None:
+    before = everything()
+    path = f"/api/v1/experiments/{trial.experiment.public_id}/{action}"
+    for body in ({"dry_run": True}, {"dry_run": False}, {"dryRun": True}):
+        answer = client.post(path, body, format="json")
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, next(iter(body))), answer.content
+    assert everything() == before
+    if action == "actions/pause/":
+        said = client.post(path, {"dry_run": "true"}).json()["errors"]
+        assert said == [{"field": "dry_run", "message": "belongs in the address, as ?dry_run=true. Nothing was done."}]
+
+
+@pytest.mark.parametrize("name", ["DRY_RUN", "dry-run", "dry_run[]", "dryRun"])
+def test_other_spellings_of_dry_run_are_refused_where_something_would_change(name: str, client: APIClient, trial: Trial
+                                                                             ) -> None:
+    before, path = everything(), f"/api/v1/experiments/{trial.experiment.public_id}/"
+    for answer in (client.post(f"{path}actions/pause/?{name}=true"), client.delete(f"{path}?{name}=true")):
+        assert answer.status_code == 400
+        assert answer.json()["errors"] == [{"field": name, "message": (
+            "is not known, so nothing was done. Write dry_run=true to try a change.")}]
+    assert everything() == before
+    assert client.get(f"{path}?{name}=true").status_code == 200

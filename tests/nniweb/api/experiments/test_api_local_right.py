@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from rest_framework.test import APIClient
 
 from nniweb.experiments.access import accounts
-from nniweb.experiments.models import AuditEntry, Experiment
+from nniweb.experiments.models import ApiToken, AuditEntry, Experiment
 from nniweb.experiments.models.account import Role, Scope
 from tests.nniweb.api.experiments.test_api_launch import SPACE, refused, tar_of, upload
 
@@ -105,6 +105,27 @@ def test_an_administrator_whose_token_is_too_narrow_is_told_the_scope_that_is_ne
     assert error["field"] == "trainingService.platform"
     assert "with the scope change may not run them there. Make a token with the scope admin" in error["message"]
     assert "ask an administrator" not in error["message"]
+    assert f'Or give ada the right "may run trials on the server as" (local_users). Administrators give it, also to ' \
+           f"themselves: on the page of ada in the admin, or with PATCH /api/v1/users/{ada.pk}/." in error["message"]
+
+
+def test_a_leash_is_told_the_right_that_its_person_needs_and_never_a_token_without_one(api, config, ada, alice) -> None:
+    archive = tar_of(search_space_dot_json=SPACE)
+    clients = {}
+    for person in (ada, alice):
+        secret, _ = ApiToken.make_with_row(person, "agent", Scope.CHANGE, None, roles=["read", "launch"])
+        clients[person] = leashed = APIClient(headers={"Authorization": f"Token {secret}"})
+        [error] = refused(upload(leashed, config, archive))
+        assert (error["field"], error["message"]) == (
+            "trainingService.platform",
+            f"Trials of the platform \"local\" run on this server's own machine, and a token with a leash may run them "
+            f'there only if {person.username} has the right "may run trials on the server as" (local_users). '
+            f"Administrators give it, also to themselves: on the page of {person.username} in the admin, or with PATCH "
+            f"/api/v1/users/{person.pk}/. Or choose another platform.")
+        assert "scope" not in leashed.get("/api/v1/audit/").content.decode()
+    for person, leashed in clients.items():
+        assert api.patch(f"/api/v1/users/{person.pk}/", {"local_users": "*"}).status_code == 200
+        assert upload(leashed, config, archive).status_code == 201
 
 
 def test_a_token_that_only_looks_is_told_the_scope_that_launches(config, alice) -> None:
