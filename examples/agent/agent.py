@@ -1,6 +1,6 @@
 """An agent without a model: it improves the result of a script by proposals of its own, and keeps to a leash.
 
-    python agent.py ../digits --trials 30 --hours 1 --patches patches
+    ../../.venv/bin/python agent.py ../digits --trials 30 --hours 1 --patches patches
 
 It does what docs/skill.md tells agents, with the tools of the MCP server: look, try dry, launch, wait by cursor,
 propose, read failures by reason, end. It stores nothing. Killed at any moment and started again with the same
@@ -26,6 +26,10 @@ import yaml
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+#: The checkout that this example lies in, if it lies in one.
+ROOT = Path(__file__).resolve().parents[2]
 
 #: Points at random before the best ones are varied, and how many of the best are.
 AT_RANDOM, BEST = 6, 3
@@ -33,6 +37,8 @@ AT_RANDOM, BEST = 6, 3
 PATCHED = 0.4
 #: Failed trials without a single success after which it gives up.
 HOPELESS = 4
+#: How often another point is drawn where one was tried before; then nothing new is left.
+DRAWS = 100
 
 
 class Ended(Exception):
@@ -64,14 +70,24 @@ class Refused(Ended):
 @asynccontextmanager
 async def connected(url):
     if url is None:
-        program = StdioServerParameters(command=sys.executable, args=["-m", "nniweb", "mcp"], env=dict(os.environ))
+        program = StdioServerParameters(command=sys.executable, args=["-m", "nniweb", "mcp"], env=surroundings())
         async with Client(program) as client:
             yield Tools(client)
         return
+    if "NNIWEB_TOKEN" not in os.environ:
+        raise Ended("There is no token: --url takes it from NNIWEB_TOKEN.")
     headers = {"Authorization": f"Bearer {os.environ['NNIWEB_TOKEN']}"}
     async with httpx2.AsyncClient(headers=headers, timeout=120) as http, \
             Client(streamable_http_client(url, http_client=http)) as client:
         yield Tools(client)
+
+
+def surroundings():
+    """Environment in which ``python -m nniweb`` finds the package: in a checkout it is not installed."""
+    if not (ROOT / "nniweb" / "__main__.py").is_file():
+        return dict(os.environ)
+    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
 # --- where to look next ----------------------------------------------------------------------------------------------
@@ -267,6 +283,18 @@ async def report(tools, experiment):
     return 0
 
 
+#: What ends the agent with a line instead of a traceback.
+EXPECTED = (Ended, MCPError, httpx2.HTTPError, OSError, yaml.YAMLError)
+
+
+def in_one_line(ended, url):
+    if not isinstance(ended, MCPError | httpx2.HTTPError):
+        return str(ended)
+    if url is None:
+        return f"The program with the tools (nniweb mcp) ended: {ended}. What it said stands above."
+    return f"The tools at {url} do not answer: {ended or type(ended).__name__}."
+
+
 def say(text):
     print(text, flush=True)
 
@@ -292,11 +320,11 @@ def main():
         ended = group
         while isinstance(ended, BaseExceptionGroup):
             ended = ended.exceptions[0]
-        if not isinstance(ended, Ended):
+        if not isinstance(ended, EXPECTED):
             raise
-        sys.exit(str(ended))
-    except Ended as ended:
-        sys.exit(str(ended))
+        sys.exit(in_one_line(ended, options.url))
+    except EXPECTED as ended:
+        sys.exit(in_one_line(ended, options.url))
 
 
 if __name__ == "__main__":
