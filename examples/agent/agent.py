@@ -131,9 +131,17 @@ def varied(point, space, chance):
 
 def next_point(number, results, space, maximize, seed, variants):
     """Parameters and variant of the proposal of this number, after these results (parameters, variant, value; the
-    value is None where it failed). ``variants``: hashes of the patches that may be tried.
+    value is None where it failed). ``variants``: hashes of the patches that may be tried. Nothing is tried twice; None
+    where nothing new was found.
     """
     chance = random.Random(f"{seed}-{number}")
+    tried = [result[:2] for result in results]
+    draws = (drawn(number, results, space, maximize, chance, variants) for _ in range(DRAWS))
+    return next((draw for draw in draws if draw not in tried), None)
+
+
+def drawn(number, results, space, maximize, chance, variants):
+    """Parameters and variant, which may have been tried."""
     good = sorted((result for result in results if result[2] is not None), key=lambda result: result[2],
                   reverse=maximize)
     if number < AT_RANDOM or not good:
@@ -179,8 +187,7 @@ async def search(tools, options):
         say(f"note: {note}")
     experiment = (await tools.call("launch", **wish, dry_run=False))["experiment"]
     say(f"experiment {experiment}, at most {options.trials} trials")
-    variants = await variants_of(tools, experiment, space, patches)
-    results, cursor = [], {}
+    variants, results, cursor = None, [], {}
     while True:
         news = await tools.call("wait", experiment=experiment, seconds=20 if cursor else 0, **cursor)
         cursor = {"cursor": news["cursor"]}
@@ -190,7 +197,11 @@ async def search(tools, options):
         if news["has_more"]:
             continue
         if news["has_ended"]:
+            if variants is None:
+                say("it has ended already; another --key begins another search")
             return await report(tools, experiment)
+        if variants is None:
+            variants = await variants_of(tools, experiment, space, patches)
         await stop_if_hopeless(tools, experiment, results)
         await propose_more(tools, experiment, results, space, maximize, options, variants)
 
@@ -209,6 +220,8 @@ async def variants_of(tools, experiment, space, patches):
             tried = await tools.call("propose", experiment=experiment,
                                      proposals=[{"parameters": point, "variant": {"patch": text}}])
         except Refused as refused:
+            if "(409)" in refused.text:  # it takes no proposals now, whatever is in them
+                return found
             say(f"patch {name} is not used: {refused.text}")
             continue
         found[tried["trials"][0]["variant"]] = text
@@ -225,10 +238,18 @@ async def propose_more(tools, experiment, results, space, maximize, options, var
         return
     last = min(first + (wanted or 0), options.trials)
     proposals = []
+    on_the_way = []
     for number in range(first, last):
-        parameters, variant = next_point(number, results, space, maximize, options.seed, list(variants))
+        new = next_point(number, results + on_the_way, space, maximize, options.seed, list(variants))
+        if new is None:
+            break
+        parameters, variant = new
+        on_the_way.append((parameters, variant, None))
         patched = {"variant": {"patch": variants[variant]}} if variant in variants else {}
         proposals.append({"parameters": parameters, "key": f"point-{number}", **patched})
+    if not proposals and last > first:
+        say("nothing is left to try that was not tried before")
+        await tools.call("propose", experiment=experiment, complete=True, dry_run=False)
     if not proposals:
         return
     try:
@@ -275,7 +296,9 @@ async def stop_if_hopeless(tools, experiment, results):
 
 async def report(tools, experiment):
     seen = await tools.call("inspect_experiment", experiment=experiment)
-    say(f"{seen['status']}: {seen['trials']}, best {seen['best']['value']} in trial {seen['best']['number']}")
+    best = seen["best"]
+    say(f"{seen['status']}: {seen['trials']}, " + (
+        f"best {best['value']} in trial {best['number']}" if best else "without a result"))
     best = (await tools.call("results", experiment=experiment, limit=3, columns=["trial"]))["rows"]
     if len(best) > 1:
         compared = await tools.call("compare", trials=[row[0] for row in best])

@@ -199,6 +199,11 @@ def test_the_agent_of_the_example_goes_on_after_it_was_killed(server: RunningSer
     assert again.returncode == 0, said
     assert "DONE: {'SUCCEEDED': 8}" in said
     assert_each_proposal_ran_once(server, 8)
+    done = agent(server, ROOT / "examples" / "quadratic", *leash)
+    said, _ = done.communicate(timeout=180)
+    assert done.returncode == 0, said
+    assert "it has ended already; another --key begins another search" in said
+    assert said.splitlines()[-1].startswith(("DONE: {'SUCCEEDED': 8}, best ", "the best "))
 
 
 @pytest.mark.slow
