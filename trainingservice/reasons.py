@@ -1071,6 +1071,11 @@ CODES: dict[str, Kind] = {
         "As many proposals wait as may. most: how many.",
         lambda most: f"{most} proposals wait for a free slot, and no more may wait. Propose again when some of them "
                      "have started."),
+    "too_many_variants": Kind(
+        "Trials that have not begun hold as many bytes of changes to the code as may wait. held, most: bytes.",
+        lambda held, most: f"Trials of this experiment that have not begun hold {byte_size(held)} of changes to the "
+                           f"code, and with these it would be more than {byte_size(most)}. Propose again when some of "
+                           "them have started. The same change may come with any number of trials."),
     "key_of_another": Kind(
         "A key names a proposal with other parameters or another change to the code. key, trial: its number; differs: "
         "parameters or variant.",

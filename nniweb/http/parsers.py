@@ -58,4 +58,4 @@ def _check_text(text: str, path: str) -> None:
         where = path.encode("ascii", "backslashreplace").decode()
         said = (f"The text of {where or 'the body'} contains the character U+{ord(bad[0]):04X}, which is not allowed "
                 "in text.")
-        raise ParseError({where: said} if where else said)  # type: ignore[arg-type]  # DRF takes all forms of details
+        raise ParseError({where: said}) if where else ParseError(said)

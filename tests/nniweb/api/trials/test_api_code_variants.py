@@ -13,6 +13,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from nniweb.doctor.files import stored
+from nniweb.experiments.actions import given_variants
 from nniweb.experiments.downloads.export import csv_pieces, json_pieces
 from nniweb.experiments.launch.code_archives import keep_folder
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
@@ -95,6 +96,21 @@ def test_a_wrong_variant_is_refused_by_its_field_and_changes_nothing(api, varied
     assert problem in errors(submit(api, varied, variant, 400))[field]
     assert not CodeVariant.objects.exists()
     assert not Trial.objects.exists()
+
+
+def test_trials_that_have_not_begun_hold_a_bounded_size_of_variants(
+        api, varied, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(api, varied, {"patch": PATCH})
+    kept = CodeVariant.objects.get()
+    monkeypatch.setattr(given_variants, "MOST_WAITING_BYTES", 2 * kept.size - 1)
+    submit(api, varied, {"patch": PATCH})  # the same takes no more room
+    answer = submit(api, varied, {"patch": PATCH.replace("+lr = 0.2", "+lr = 0.3")}, 409)
+    assert answer["errors"][0]["reason"]["code"] == "too_many_variants"
+    assert list(CodeVariant.objects.all()) == [kept]
+    for trial in Trial.objects.filter(experiment=varied):
+        Attempt.objects.create(trial=trial, cluster=varied.cluster, number=1, job_name=trial.public_id,
+                               created_at=timezone.now())
+    submit(api, varied, {"patch": PATCH.replace("+lr = 0.2", "+lr = 0.3")})
 
 
 def test_an_experiment_that_permits_none_takes_none(api, varied) -> None:
