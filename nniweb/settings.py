@@ -356,9 +356,10 @@ LOGGING = {
         "once_a_minute": {"()": "nniweb.database.outage_logs.OnceAMinute"},
         "ids": {"()": "nniweb.observability.log_ids.AddIds"},
         "wanted": {"()": "nniweb.observability.console_level.AtLeast", "level": LOG_LEVEL},
+        "retries": {"()": "nniweb.observability.console_level.NoRetries", "level": LOG_LEVEL},
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT,
-                             "filters": ["wanted", "database_away", "refusals", "ids"]}},
+                             "filters": ["wanted", "retries", "database_away", "refusals", "ids"]}},
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         # never above INFO: the logs of experiments are kept whatever the console shows

@@ -382,6 +382,8 @@ def _some_machines(machines: list[Mapping[str, Any]], bad: int, count: int) -> s
     return f"{bad} of {count} machines cannot be used ({'; '.join([*each, *more])})."
 
 
+_DIFFERS = {"parameters": "parameters are others",
+            "variant": "parameters are the same, but whose change to the code is another one"}
 _NO_VARIANTS = {
     "not_permitted": "This experiment takes no variants of its code, because its config has no codeVariants. Launch an "
                      "experiment whose config has codeVariants: true, or with the paths that may be changed.",
@@ -1076,9 +1078,16 @@ CODES: dict[str, Kind] = {
         "As many proposals wait as may. most: how many.",
         lambda most: f"{most} proposals wait for a free slot, and no more may wait. Propose again when some of them "
                      "have started."),
+    "too_many_variants": Kind(
+        "Trials that have not begun hold as many bytes of changes to the code as may wait. held, most: bytes.",
+        lambda held, most: f"Trials of this experiment that have not begun hold {byte_size(held)} of changes to the "
+                           f"code, and with these it would be more than {byte_size(most)}. Propose again when some of "
+                           "them have started. The same change may come with any number of trials."),
     "key_of_another": Kind(
-        "A key names a proposal with other parameters. key, trial: its number.",
-        lambda key, trial: f"The key {shown(key)} names trial {trial}, whose parameters are others. Use a new key."),
+        "A key names a proposal with other parameters or another change to the code. key, trial: its number; differs: "
+        "parameters or variant.",
+        lambda key, trial, differs="parameters": f"The key {shown(key)} names trial {trial}, whose "
+                                                 f"{_DIFFERS[differs]}. Use a new key."),
     "no_variants": Kind(
         "A trial was to have a variant of the code, and the experiment takes none. why: not_permitted (its config does "
         "not ask for it), not_fetched (its code is not there yet), removed (its code is not there any more).",

@@ -1,6 +1,6 @@
 """An agent without a model: it improves the result of a script by proposals of its own, and keeps to a leash.
 
-    python agent.py ../digits --trials 30 --hours 1 --patches patches
+    ../../.venv/bin/python agent.py ../digits --trials 30 --hours 1 --patches patches
 
 It does what docs/skill.md tells agents, with the tools of the MCP server: look, try dry, launch, wait by cursor,
 propose, read failures by reason, end. It stores nothing. Killed at any moment and started again with the same
@@ -26,6 +26,10 @@ import yaml
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+#: The checkout that this example lies in, if it lies in one.
+ROOT = Path(__file__).resolve().parents[2]
 
 #: Points at random before the best ones are varied, and how many of the best are.
 AT_RANDOM, BEST = 6, 3
@@ -33,6 +37,8 @@ AT_RANDOM, BEST = 6, 3
 PATCHED = 0.4
 #: Failed trials without a single success after which it gives up.
 HOPELESS = 4
+#: How often another point is drawn where one was tried before; then nothing new is left.
+DRAWS = 100
 
 
 class Ended(Exception):
@@ -64,14 +70,24 @@ class Refused(Ended):
 @asynccontextmanager
 async def connected(url):
     if url is None:
-        program = StdioServerParameters(command=sys.executable, args=["-m", "nniweb", "mcp"], env=dict(os.environ))
+        program = StdioServerParameters(command=sys.executable, args=["-m", "nniweb", "mcp"], env=surroundings())
         async with Client(program) as client:
             yield Tools(client)
         return
+    if "NNIWEB_TOKEN" not in os.environ:
+        raise Ended("There is no token: --url takes it from NNIWEB_TOKEN.")
     headers = {"Authorization": f"Bearer {os.environ['NNIWEB_TOKEN']}"}
     async with httpx2.AsyncClient(headers=headers, timeout=120) as http, \
             Client(streamable_http_client(url, http_client=http)) as client:
         yield Tools(client)
+
+
+def surroundings():
+    """Environment in which ``python -m nniweb`` finds the package: in a checkout it is not installed."""
+    if not (ROOT / "nniweb" / "__main__.py").is_file():
+        return dict(os.environ)
+    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
 # --- where to look next ----------------------------------------------------------------------------------------------
@@ -115,9 +131,17 @@ def varied(point, space, chance):
 
 def next_point(number, results, space, maximize, seed, variants):
     """Parameters and variant of the proposal of this number, after these results (parameters, variant, value; the
-    value is None where it failed). ``variants``: hashes of the patches that may be tried.
+    value is None where it failed). ``variants``: hashes of the patches that may be tried. Nothing is tried twice; None
+    where nothing new was found.
     """
     chance = random.Random(f"{seed}-{number}")
+    tried = [result[:2] for result in results]
+    draws = (drawn(number, results, space, maximize, chance, variants) for _ in range(DRAWS))
+    return next((draw for draw in draws if draw not in tried), None)
+
+
+def drawn(number, results, space, maximize, chance, variants):
+    """Parameters and variant, which may have been tried."""
     good = sorted((result for result in results if result[2] is not None), key=lambda result: result[2],
                   reverse=maximize)
     if number < AT_RANDOM or not good:
@@ -163,8 +187,7 @@ async def search(tools, options):
         say(f"note: {note}")
     experiment = (await tools.call("launch", **wish, dry_run=False))["experiment"]
     say(f"experiment {experiment}, at most {options.trials} trials")
-    variants = await variants_of(tools, experiment, space, patches)
-    results, cursor = [], {}
+    variants, results, cursor = None, [], {}
     while True:
         news = await tools.call("wait", experiment=experiment, seconds=20 if cursor else 0, **cursor)
         cursor = {"cursor": news["cursor"]}
@@ -174,7 +197,11 @@ async def search(tools, options):
         if news["has_more"]:
             continue
         if news["has_ended"]:
+            if variants is None:
+                say("it has ended already; another --key begins another search")
             return await report(tools, experiment)
+        if variants is None:
+            variants = await variants_of(tools, experiment, space, patches)
         await stop_if_hopeless(tools, experiment, results)
         await propose_more(tools, experiment, results, space, maximize, options, variants)
 
@@ -193,6 +220,8 @@ async def variants_of(tools, experiment, space, patches):
             tried = await tools.call("propose", experiment=experiment,
                                      proposals=[{"parameters": point, "variant": {"patch": text}}])
         except Refused as refused:
+            if "(409)" in refused.text:  # it takes no proposals now, whatever is in them
+                return found
             say(f"patch {name} is not used: {refused.text}")
             continue
         found[tried["trials"][0]["variant"]] = text
@@ -209,10 +238,18 @@ async def propose_more(tools, experiment, results, space, maximize, options, var
         return
     last = min(first + (wanted or 0), options.trials)
     proposals = []
+    on_the_way = []
     for number in range(first, last):
-        parameters, variant = next_point(number, results, space, maximize, options.seed, list(variants))
+        new = next_point(number, results + on_the_way, space, maximize, options.seed, list(variants))
+        if new is None:
+            break
+        parameters, variant = new
+        on_the_way.append((parameters, variant, None))
         patched = {"variant": {"patch": variants[variant]}} if variant in variants else {}
         proposals.append({"parameters": parameters, "key": f"point-{number}", **patched})
+    if not proposals and last > first:
+        say("nothing is left to try that was not tried before")
+        await tools.call("propose", experiment=experiment, complete=True, dry_run=False)
     if not proposals:
         return
     try:
@@ -259,12 +296,26 @@ async def stop_if_hopeless(tools, experiment, results):
 
 async def report(tools, experiment):
     seen = await tools.call("inspect_experiment", experiment=experiment)
-    say(f"{seen['status']}: {seen['trials']}, best {seen['best']['value']} in trial {seen['best']['number']}")
+    best = seen["best"]
+    say(f"{seen['status']}: {seen['trials']}, " + (
+        f"best {best['value']} in trial {best['number']}" if best else "without a result"))
     best = (await tools.call("results", experiment=experiment, limit=3, columns=["trial"]))["rows"]
     if len(best) > 1:
         compared = await tools.call("compare", trials=[row[0] for row in best])
         say(f"the best {len(best)} differ in: {json.dumps(compared['differing'])}")
     return 0
+
+
+#: What ends the agent with a line instead of a traceback.
+EXPECTED = (Ended, MCPError, httpx2.HTTPError, OSError, yaml.YAMLError)
+
+
+def in_one_line(ended, url):
+    if not isinstance(ended, MCPError | httpx2.HTTPError):
+        return str(ended)
+    if url is None:
+        return f"The program with the tools (nniweb mcp) ended: {ended}. What it said stands above."
+    return f"The tools at {url} do not answer: {ended or type(ended).__name__}."
 
 
 def say(text):
@@ -292,11 +343,11 @@ def main():
         ended = group
         while isinstance(ended, BaseExceptionGroup):
             ended = ended.exceptions[0]
-        if not isinstance(ended, Ended):
+        if not isinstance(ended, EXPECTED):
             raise
-        sys.exit(str(ended))
-    except Ended as ended:
-        sys.exit(str(ended))
+        sys.exit(in_one_line(ended, options.url))
+    except EXPECTED as ended:
+        sys.exit(in_one_line(ended, options.url))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,11 @@ class TextField(serializers.CharField):
     def __init__(self, **options: Any) -> None:
         super().__init__(trim_whitespace=False, allow_blank=True, **options)
 
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):  # a number would become its digits
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
 
 class GivenVariantSerializer(StrictSerializer):
     """Changes to the experiment's code for one trial: a patch or whole files. The config must permit it

@@ -55,6 +55,7 @@ def _check(value: Any, path: str, depth: int) -> None:
 
 def _check_text(text: str, path: str) -> None:
     if (bad := IN_NO_TEXT.search(text)) is not None:
-        where = path.encode("ascii", "backslashreplace").decode() or "the body"
-        raise ParseError(f"The text of {where} contains the character U+{ord(bad[0]):04X}, which is not allowed in "
-                         "text.")
+        where = path.encode("ascii", "backslashreplace").decode()
+        said = (f"The text of {where or 'the body'} contains the character U+{ord(bad[0]):04X}, which is not allowed "
+                "in text.")
+        raise ParseError({where: said}) if where else ParseError(said)

@@ -1,4 +1,5 @@
-"""What the console shows of our own loggers, which say more than that for the logs of experiments."""
+"""What the console shows: of our own loggers less than the logs of experiments have, and no tries of the HTTP library.
+"""
 
 import logging
 
@@ -14,3 +15,18 @@ class AtLeast(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno >= self._level or record.name.partition(".")[0] not in OURS
+
+
+class NoRetries(logging.Filter):
+    """A filter of handlers: not that the HTTP library tries again, unless ``level`` is DEBUG. What came of all tries is
+    said by whoever asked for them.
+    """
+
+    def __init__(self, level: str) -> None:
+        super().__init__()
+        self._shows_all = level == "DEBUG"
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return (self._shows_all or record.levelno >= logging.ERROR
+                or record.name not in ("urllib3.connectionpool", "urllib3.util.retry")
+                or not str(record.msg).startswith("Retrying"))

@@ -3,6 +3,8 @@
 import asyncio
 import importlib.util
 import os
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -125,6 +127,47 @@ def agent(server: RunningServer, folder: Path, *arguments: str) -> "subprocess.P
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(server))
 
 
+def run_as_the_readme_says(folder: Path, address: str, token: str) -> subprocess.CompletedProcess[str]:
+    """The commands of the example's README, typed in its folder; only address and token are others."""
+    [commands] = re.findall(r"^    export .*\n(?:    .*\n)+", (AGENT.parent / "README.md").read_text(), re.MULTILINE)
+    secret = folder / "agent-token"
+    secret.write_text(token)
+    secret.chmod(0o600)
+    for there, here in (("http://127.0.0.1:8080", address), ("~/.config/nniweb/agent-token", str(secret))):
+        assert there in commands
+        commands = commands.replace(there, here)
+    assert "../../.venv/bin/python agent.py" in commands
+    if not (ROOT / ".venv" / "bin" / "python").exists():  # as where the packages are the machine's own
+        commands = commands.replace("../../.venv/bin/python", sys.executable)
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("NNIWEB_", "DJANGO_", "PYTHON"))}
+    return subprocess.run(["bash", "-e", "-c", commands], cwd=AGENT.parent, env=kept, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=120, check=False)
+
+
+def test_the_command_of_the_examples_readme_reaches_the_server_from_a_checkout(server: RunningServer, tmp_path: Path
+                                                                               ) -> None:
+    reader = server.post("tokens/", {"name": "reader", "scope": "read"})["token"]
+    reached = run_as_the_readme_says(tmp_path, server.url, reader)
+    assert (reached.returncode, reached.stdout) == (1, "")
+    assert reached.stderr.splitlines()[-1].endswith("has the scope read and cannot launch anything.")
+    assert "Traceback" not in reached.stderr
+
+
+def test_an_agent_that_cannot_reach_the_server_says_so_without_a_traceback(tmp_path: Path) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        refused = run_as_the_readme_says(tmp_path, f"http://127.0.0.1:{held.getsockname()[1]}", "x" * 40)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "Traceback" not in refused.stderr
+    assert len(refused.stderr.splitlines()) <= 3, refused.stderr
+    without = subprocess.run([sys.executable, str(AGENT), "x"], env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+                             capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
+    assert (without.returncode, without.stdout) == (1, "")
+    assert "Traceback" not in without.stderr
+    assert "What it said stands above." in without.stderr
+
+
 def killed_after(server: RunningServer, folder: Path, ended: int, *arguments: str) -> None:
     """An agent that is killed when so many trials have ended."""
     program = agent(server, folder, *arguments)
@@ -156,6 +199,11 @@ def test_the_agent_of_the_example_goes_on_after_it_was_killed(server: RunningSer
     assert again.returncode == 0, said
     assert "DONE: {'SUCCEEDED': 8}" in said
     assert_each_proposal_ran_once(server, 8)
+    done = agent(server, ROOT / "examples" / "quadratic", *leash)
+    said, _ = done.communicate(timeout=180)
+    assert done.returncode == 0, said
+    assert "it has ended already; another --key begins another search" in said
+    assert said.splitlines()[-1].startswith(("DONE: {'SUCCEEDED': 8}, best ", "the best "))
 
 
 @pytest.mark.slow

@@ -197,7 +197,9 @@ EXAMPLES = {
     "proposals_complete": ({}, "no more follow"),
     "not_external": ({"tuner": "TPE"}, "is TPE. Only an experiment with the tuner External"),
     "too_many_proposals": ({"most": 10_000}, "10000 proposals wait"),
-    "key_of_another": ({"key": "a", "trial": 3}, "names trial 3, whose parameters are others"),
+    "too_many_variants": ({"held": 1024, "most": 2048}, "hold 1.0 KB of changes to the code, and with these it would "
+                                                        "be more than 2.0 KB. Propose again"),
+    "key_of_another": ({"key": "a", "trial": 3, "differs": "parameters"}, "names trial 3, whose parameters are others"),
     "no_variants": ({"why": "not_permitted"}, "takes no variants of its code"),
     "nothing_proposed": ({}, "not proposed any"),
     "no_trial": ({"said": "It is late.", "because": {"code": "max_duration", "seconds": 60}, "why": "Somebody sleeps."},

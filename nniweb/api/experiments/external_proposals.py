@@ -47,6 +47,17 @@ class ProposalsRequestSerializer(StrictSerializer):
     complete = serializers.BooleanField(default=False, help_text=(
         "No more proposals follow: the experiment is DONE when its trials have ended."))
 
+    def to_internal_value(self, data: Any) -> Any:
+        try:
+            return super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            # as later refusals name them: proposals[0].variant
+            if not (isinstance(error.detail, dict) and isinstance(by_place := error.detail.get("proposals"), dict)):
+                raise
+            others = {name: said for name, said in error.detail.items() if name != "proposals"}
+            raise serializers.ValidationError(
+                {**{f"proposals[{place}]": said for place, said in by_place.items()}, **others}) from None
+
 
 class ProposalsSerializer(serializers.Serializer[Any]):
     """What an experiment with the tuner External waits for."""

@@ -34,6 +34,7 @@ _CODES = {
         "tuner_failed", "tuner_died", "assessor_failed", "given_up", "equal_failures", "code_not_fetched"),
     "how-to-debug#the-disk-is-full": ("database_refuses",),
     "upgrade": ("keeper_version",),
+    "code-variants#what-is-checked": ("too_many_variants",),
     "external-tuner": (
         "waits_for_proposals", "proposals_complete", "not_external", "too_many_proposals", "key_of_another"),
     "tuners#which-tuner": (

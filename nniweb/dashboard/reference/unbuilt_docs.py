@@ -20,7 +20,8 @@ from markdown_it import MarkdownIt
 from nniweb.storage import own_files
 
 _PAGE = re.compile(r"(?:[a-z-]+/){0,2}[A-Za-z0-9-]+")
-_COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
+#: HTML in the Markdown: comments, and pictures for light and dark pages, which no address here has.
+_LEFT_OUT = re.compile(r"(?:<!--.*?-->|<picture>.*?</picture>)\n*", re.DOTALL)
 _reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
@@ -38,7 +39,7 @@ def unbuilt_docs(request: HttpRequest, page: str) -> HttpResponse:
     source = _source_of(name)
     if own_files.DOCS_SITE.is_dir() or kind not in ("html", "md") or source is None:
         raise Http404
-    text = _COMMENT.sub("", source.read_text(encoding="utf-8"))
+    text = _LEFT_OUT.sub("", source.read_text(encoding="utf-8"))
     return render(request, "dashboard/unbuilt_docs.html", {
         "source": source.relative_to(own_files.FOLDER), "html": mark_safe(_html(text, name))})  # noqa: S308 (our own)
 

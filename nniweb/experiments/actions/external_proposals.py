@@ -159,8 +159,9 @@ def _known(experiment: Experiment, proposals: Sequence[Proposed]) -> dict[str | 
     for place, proposal in enumerate(proposals):
         trial = known.get(proposal.key)
         if trial is not None and (stored.get(trial.pk), trial.variant_id) != proposal.named:
+            differs = "variant" if stored.get(trial.pk) == proposal.parameters else "parameters"
             wrong.append((f"proposals[{place}].key", Reason(
-                "key_of_another", key=str(proposal.key), trial=trial.sequence_id)))
+                "key_of_another", key=str(proposal.key), trial=trial.sequence_id, differs=differs)))
     if wrong:
         raise Refused.for_fields(wrong)
     return known

@@ -3,24 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.utils import timezone
 
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch import code_archives
-from nniweb.experiments.models import CodeVariant, Experiment
+from nniweb.experiments.models import CodeVariant, Experiment, Trial
 from nniweb.experiments.variants.base_code import BaseCode, CodeUnreadable
 from nniweb.experiments.variants.changes import GivenVariant, ReadVariant, changed_files, read_variant
 from nniweb.experiments.variants.permission import permission_of
 from nniweb.experiments.variants.refused import VariantRefused
 from nniweb.experiments.variants.stored_variants import keep_variant
 from trainingservice.reasons import Reason
-from trainingservice.variants.code_variant import VariantContent
+from trainingservice.variants.code_variant import VariantContent, stored_form
 
 #: Different variants in one request.
 MOST_AT_ONCE = 100
+#: Bytes of the different variants that trials of one experiment hold before they begin: no budget and no limit of
+#: trials counts these yet.
+MOST_WAITING_BYTES = 64 * 1024 * 1024
 
 
 def kept_variant(experiment: Experiment, document: Mapping[str, Any] | None) -> CodeVariant | None:
@@ -70,9 +73,19 @@ def kept_variants(experiment: Experiment, documents: Mapping[str, Mapping[str, A
                 wrong += _at(given[one], refused)
     if wrong:
         raise Refused.for_fields(wrong)
+    _must_have_room(experiment, contents.values())
     now = timezone.now()
     return {field: variant for one, fields in given.items() for variant in [keep_variant(contents[one], now)]
             for field in fields}
+
+
+def _must_have_room(experiment: Experiment, contents: Iterable[VariantContent]) -> None:
+    """Raises Refused where waiting trials would hold too many bytes of variants with these."""
+    waiting = Trial.objects.unfinished().without_attempt().filter(experiment=experiment, variant__isnull=False)
+    held = dict(waiting.values_list("variant__sha256", "variant__size").distinct().order_by())
+    new = {one.sha256: len(stored_form(one)) for one in contents if one.sha256 not in held}
+    if new and sum(held.values()) + sum(new.values()) > MOST_WAITING_BYTES:
+        raise Refused(Reason("too_many_variants", held=sum(held.values()), most=MOST_WAITING_BYTES))
 
 
 def _given(document: Mapping[str, Any]) -> GivenVariant:

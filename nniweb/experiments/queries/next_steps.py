@@ -36,7 +36,7 @@ def next_steps(experiment: Experiment, progress: Progress) -> list[NextStep]:
         steps.append(NextStep(f"{failed} of {progress.ended} ended trials failed. Correct the most frequent cause "
                               "first.", FAILURES))
     since = _since_best(progress)
-    if since is not None and progress.ended >= FEWEST and 2 * since >= progress.ended:
+    if since is not None and _searches(experiment) and progress.ended >= FEWEST and 2 * since >= progress.ended:
         steps.append(NextStep(f"The last {since} trials brought no better result. See where the good values are; a "
                               "narrower search space may help.", PARAMETERS))
     if not steps and progress.best_trial_id is None and not progress.front:
@@ -62,7 +62,7 @@ def _of_ended(experiment: Experiment, progress: Progress) -> list[NextStep]:
         if progress.best_sequence_id is not None and progress.best_sequence_id >= LATE * progress.total:
             steps.append(NextStep(f"The best result came late, in trial {progress.best_sequence_id} of "
                                   f"{progress.total}. More trials may improve it.", MORE))
-        elif 2 * since >= progress.total:
+        elif _searches(experiment) and 2 * since >= progress.total:
             steps.append(NextStep(f"The last {since} trials brought no better result. A copy with a narrower search "
                                   "space around the good values may find one.", PARAMETERS))
     if failed:
@@ -71,6 +71,17 @@ def _of_ended(experiment: Experiment, progress: Progress) -> list[NextStep]:
     return steps or [NextStep("The search is complete. Run more trials, or use the best parameters.", MORE)]
 
 
+def _searches(experiment: Experiment) -> bool:
+    """Whether the server chooses the points; a program outside of it looks where it likes."""
+    return not experiment.has_external_tuner
+
+
 def _since_best(progress: Progress) -> int | None:
-    """Trials after the best one; None where there is none, as with several objectives."""
-    return None if progress.best_sequence_id is None else max(0, progress.total - 1 - progress.best_sequence_id)
+    """How many trials after the best one have run to their end, at least; None where there is none, as with several
+    objectives. Those that wait, run or were cancelled brought nothing because they could not.
+    """
+    if progress.best_sequence_id is None:
+        return None
+    cancelled = sum(progress.counts[status.value] for status in (TrialJobStatus.USER_CANCELED,
+                                                                 TrialJobStatus.SYS_CANCELED))
+    return max(0, progress.ended - cancelled - 1 - progress.best_sequence_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -235,5 +236,7 @@ def _check_collisions(changes: Sequence[ChangedFile], base: BaseCode, field: str
                 raise of_path(field, path, f"leads through {above}, which the variant makes as a file.")
             other = base.alike(above) or seen.setdefault(folded(above), above)
             if other != above:
-                raise of_path(field, path, f"differs from {other} in upper and lower case only, which not every "
-                                           "machine keeps apart.")
+                is_case = unicodedata.normalize("NFC", other) != unicodedata.normalize("NFC", above)
+                only = "in upper and lower case only" if is_case else (
+                    "only in how its letters are written in Unicode (composed or with separate accents)")
+                raise of_path(field, path, f"differs from {other} {only}, which not every machine keeps apart.")

@@ -1,6 +1,7 @@
 /** Asks for parameters of a new trial, beginning with those of another; says what lies outside the search space. */
 
 import { findInList } from "./find_in_list.js";
+import { keptCode } from "../lib/rerun_words.js";
 import { rest, RestError } from "../lib/rest.js";
 
 /** Pause after the last key before the server is asked what it thinks of the values, in milliseconds. */
@@ -9,7 +10,7 @@ const PAUSE = 300;
 /** @typedef {{name: string, input: HTMLInputElement | HTMLTextAreaElement, options: unknown[], original: unknown, note: HTMLElement}} Field */
 
 /**
- * @param {{id: string, sequence_id: number, parameters: Record<string, unknown> | null}} trial
+ * @param {{id: string, sequence_id: number, parameters: Record<string, unknown> | null, variant?: unknown}} trial
  * @param {Record<string, any>} searchSpace
  * @returns {Promise<any>} the new trial's document; null where the person kept it as it is
  */
@@ -21,7 +22,7 @@ export function askForChanges(trial, searchSpace) {
   form.className = "rerun";
   form.noValidate = true;
   form.append(words("h2", `Run trial ${trial.sequence_id} with changes`), words("p", "A new trial is queued with these parameters. "
-    + "It counts towards the trial limit. Where the limit is reached, it grows by one."));
+    + `It counts towards the trial limit. Where the limit is reached, it grows by one.${keptCode(trial)}`));
   form.firstElementChild?.setAttribute("id", "rerun-title");
   const given = trial.parameters ?? {};
   const find = document.createElement("input");

@@ -102,3 +102,11 @@ def test_pages_and_forms_lead_to_the_documentation(address: str, page: Callable[
 def test_texts_that_name_a_page_link_to_it_and_nothing_else_in_them_becomes_markup() -> None:
     shown = Template("{{ text|docs_linked }}").render(Context({"text": "<b> See docs/platforms/local.md, not docs/x."}))
     assert shown == ('&lt;b&gt; See <a href="/docs/platforms/local.html">docs/platforms/local.md</a>, not docs/x.')
+
+
+@pytest.mark.parametrize("page", ["index", "objectives"])
+def test_pages_of_a_checkout_without_the_site_show_no_html_as_text(no_site: None, page: str) -> None:
+    html = body(Client().get(f"/docs/{page}.html"))
+    assert "<h1" in html
+    assert "&lt;picture" not in html
+    assert "&lt;source" not in html

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from django.utils import timezone
 from nniweb.dashboard.experiment_tabs import shown_variants
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.variants.stored_variants import keep_variant
+from tests.nniweb.dashboard.test_page_words import in_node
 from trainingservice.variants.code_variant import ChangedFile, variant_content
 
 
@@ -85,3 +88,16 @@ def test_compared_trials_show_where_their_code_differs(varied, page) -> None:
 def test_without_changes_to_the_code_tables_have_no_column_for_it(make_experiment, page) -> None:
     experiment = make_experiment()
     assert 'data-cell="variant"' not in page(f"/experiments/{experiment.public_id}/trials/")
+
+
+def test_the_dialogs_of_a_rerun_say_that_the_changed_code_is_kept(tmp_path: Path, varied: Experiment, page: Any
+                                                                  ) -> None:
+    said = in_node(tmp_path, "lib/rerun_words.js", "keptCode", (
+        '[{variant: {sha256: "a"}}, {variant: null}].map(keptCode)'))
+    assert said == [" The new trial keeps the changes to the code of this one.", ""]
+    changed = Trial.objects.get(experiment=varied, sequence_id=1)
+    [data] = re.findall(r'<script id="page-data" type="application/json">(.*?)</script>',
+                        page(f"/trials/{changed.public_id}/"))
+    assert json.loads(data)["trial"]["variant"]["sha256"] == changed.variant.sha256
+    for dialog in ("pages/trial.js", "ui/rerun_form.js"):
+        assert "${keptCode(trial)}" in (tmp_path / dialog).read_text()

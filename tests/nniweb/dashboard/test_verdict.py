@@ -1,6 +1,7 @@
 """The line above every tab, the card above the chart, the place of a trial's result."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.urls import reverse
@@ -89,6 +90,21 @@ def test_what_to_do_next(make_experiment: Make, fields: dict[str, str], statuses
     assert said in steps[0].message
     assert steps[0].where == where
     assert len(steps) <= 2
+
+
+@pytest.mark.parametrize(("fields", "others", "said"), [
+    ({"status": "PAUSED"}, ["WAITING"] * 40, "The last 11 trials brought no better result."),
+    ({"status": "RUNNING"}, ["RUNNING"] * 40, "The last 11 trials brought no better result."),
+    ({"status": "STOPPED"}, ["USER_CANCELED"] * 4, "The last 11 trials brought no better result."),
+    ({"status": "PAUSED", "tuner": {"name": "External"}}, [], None),
+    ({"status": "DONE", "tuner": {"name": "External"}}, [], None)])
+def test_only_trials_that_ran_brought_no_better_result_and_a_program_outside_gets_no_advice_about_the_space(
+        make_experiment: Make, fields: dict[str, Any], others: list[str], said: str | None) -> None:
+    experiment = filled(make_experiment(**fields), *["SUCCEEDED"] * 12, *others)
+    steps = " ".join(step.message for step in next_steps(
+        experiment, progress_of([experiment], experiment.created_at)[experiment.pk]))
+    assert ("no better result" in steps) is (said is not None)
+    assert said is None or said in steps
 
 
 def test_the_rank_of_a_result_counts_the_better_ones(page: Page, make_experiment: Make, make_attempt: MakeAttempt

@@ -18,7 +18,7 @@ const QUESTIONS = {
   }),
   rerun: (count) => ({
     title: `Run ${count} again?`,
-    text: "Each gets a new trial with the same parameters, unless it has not ended or is being run again already. The number of trials "
+    text: "Each gets a new trial with the same parameters, and the same changes to the code if there are any, unless it has not ended or is being run again already. The number of trials "
       + "that the experiment may have grows by as many.",
     action: "Run again",
   }),

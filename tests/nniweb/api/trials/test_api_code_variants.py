@@ -13,6 +13,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from nniweb.doctor.files import stored
+from nniweb.experiments.actions import given_variants
 from nniweb.experiments.downloads.export import csv_pieces, json_pieces
 from nniweb.experiments.launch.code_archives import keep_folder
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
@@ -84,12 +85,32 @@ def test_a_trial_without_a_variant_says_so(api, varied) -> None:
     ({"files": {"data.yml": "x: 2\n"}}, "variant.files", '"data.yml" may not be changed: codeVariants.paths'),
     ({"files": {"trial.py": "x" * 1001}}, "variant.files", "codeVariants.maxBytes of this experiment permits"),
     ({"patch": PATCH.replace("0.1", "0.3")}, "variant.patch", '"trial.py" is not as hunk 1'),
-    ({"patch": "x"}, "variant.patch", "changes no file"),
+    ({"patch": "x"}, "variant.patch", "changes no file"), ({"patch": 5}, "variant.patch", "must be text."),
+    ({"patch": True}, "variant.patch", "must be text."),
+    ({"files": {"x.py": 5}}, "variant.files.x.py", "must be text."),
+    ({"files": {"x.py": ["x"]}}, "variant.files.x.py", "must be text."),
+    ({"files": {"a\0b": "x"}}, "variant.files", "U+0000"),
+    ({"files": {"a.py": "\0"}}, "variant.files.a.py", "U+0000"), ({"patch": "\0"}, "variant.patch", "U+0000"),
 ])
 def test_a_wrong_variant_is_refused_by_its_field_and_changes_nothing(api, varied, variant, field, problem) -> None:
     assert problem in errors(submit(api, varied, variant, 400))[field]
     assert not CodeVariant.objects.exists()
     assert not Trial.objects.exists()
+
+
+def test_trials_that_have_not_begun_hold_a_bounded_size_of_variants(
+        api, varied, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(api, varied, {"patch": PATCH})
+    kept = CodeVariant.objects.get()
+    monkeypatch.setattr(given_variants, "MOST_WAITING_BYTES", 2 * kept.size - 1)
+    submit(api, varied, {"patch": PATCH})  # the same takes no more room
+    answer = submit(api, varied, {"patch": PATCH.replace("+lr = 0.2", "+lr = 0.3")}, 409)
+    assert answer["errors"][0]["reason"]["code"] == "too_many_variants"
+    assert list(CodeVariant.objects.all()) == [kept]
+    for trial in Trial.objects.filter(experiment=varied):
+        Attempt.objects.create(trial=trial, cluster=varied.cluster, number=1, job_name=trial.public_id,
+                               created_at=timezone.now())
+    submit(api, varied, {"patch": PATCH.replace("+lr = 0.2", "+lr = 0.3")})
 
 
 def test_an_experiment_that_permits_none_takes_none(api, varied) -> None:
@@ -143,11 +164,18 @@ def test_proposals_bring_variants_and_a_key_stands_for_its_variant_too(api, vari
     answer = propose({"parameters": {"x": 0.1}, "variant": {"patch": "x"}},
                      {"parameters": {"x": 0.2}, "variant": {"files": {"/x.py": "x"}}}, status=400)
     assert list(errors(answer)) == ["proposals[0].variant.patch", "proposals[1].variant.files"]
+    answer = propose({"parameters": {"x": 0.1}, "variant": None}, {"parameters": {"x": 0.2}, "variant": {"text": "x"}},
+                     {"parameters": {"x": 0.2}, "variant": {"files": {"x.py": 5}}}, {}, status=400)
+    assert list(errors(answer)) == ["proposals[0].variant", "proposals[1].variant.text",
+                                    "proposals[2].variant.files.x.py", "proposals[3].parameters"]
     taken = propose({"parameters": {"x": 0.1}, "key": "a", "variant": patch}, {"parameters": {"x": 0.2}, "key": "b"},
                     {"parameters": {"x": 0.3}, "variant": patch})
     assert [bool(one["trial"]["variant"]) for one in taken["trials"]] == [True, False, True]
     assert propose({"parameters": {"x": 0.1}, "key": "a", "variant": patch}, status=200)["trials"][0]["is_new"] is False
-    assert "proposals[0].key" in errors(propose({"parameters": {"x": 0.1}, "key": "a"}, status=400))
+    differs = errors(propose({"parameters": {"x": 0.1}, "key": "a"}, status=400))["proposals[0].key"]
+    assert "whose parameters are the same, but whose change to the code is another one." in differs
+    differs = errors(propose({"parameters": {"x": 0.2}, "key": "a"}, status=400))["proposals[0].key"]
+    assert "whose parameters are others." in differs
     assert "proposals[0].key" in errors(propose({"parameters": {"x": 0.2}, "key": "b", "variant": patch}, status=400))
     assert CodeVariant.objects.count() == 1
 
