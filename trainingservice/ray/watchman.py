@@ -28,7 +28,7 @@ def begun(pid):
 def left():
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
+        if name.isascii() and name.isdigit() and int(name) != os.getpid():
             try:
                 with open("/proc/%s/environ" % name, "rb") as environ:
                     if mark in environ.read().split(b"\\0"):

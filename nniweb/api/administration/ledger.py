@@ -29,7 +29,7 @@ _AT_ONCE = 500
 
 
 class LedgerQuery(Query):
-    month = serializers.RegexField(r"^\d{4}-\d{2}$", required=False, help_text="Such as 2026-11 (UTC).")
+    month = serializers.RegexField(r"^[0-9]{4}-(0[1-9]|1[0-2])\Z", required=False, help_text="Such as 2026-11 (UTC).")
     experiment = serializers.CharField(required=False, max_length=12, help_text="Id of an experiment, deleted or not.")
     budget = serializers.IntegerField(required=False, min_value=1, max_value=2**63 - 1, help_text=(
         "Id of a budget: only what counts towards it now."))

@@ -16,6 +16,7 @@ import optuna
 
 from nniweb.client.errors import ClientError
 from nniweb.client.optuna.script_search import ScriptSearch
+from trainingservice.limited_yaml import YamlRefused, read_yaml
 
 
 def main(arguments: list[str]) -> None:
@@ -54,10 +55,9 @@ def _search(arguments: list[str]) -> ScriptSearch:
 def _fields(file: Path | None, parser: argparse.ArgumentParser) -> dict[str, Any]:
     if file is None:
         return {}
-    import yaml
     try:
-        fields = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        fields = read_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, YamlRefused) as error:
         parser.error(f"{file} cannot be read: {error}")
     if not isinstance(fields, dict):
         parser.error(f"{file} is no config file of an experiment")

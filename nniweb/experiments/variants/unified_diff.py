@@ -146,7 +146,7 @@ def _unquoted(name: str) -> str:
         return name
     inner = name[1:-1] if len(name) > 1 and name.endswith('"') else ""
     found = b"".join(
-        bytes([int(match[1], 8)]) if match[1] and match[1].isdigit()
+        bytes([int(match[1], 8)]) if match[1] and match[1].isascii() and match[1].isdigit()
         else _SIMPLE_ESCAPES[match[1]].encode() if match[1] else match[0].encode("utf-8", "surrogatepass")
         for match in _ESCAPE.finditer(inner))
     try:

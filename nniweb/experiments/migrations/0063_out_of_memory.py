@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0065_audit_by_token")]
+    dependencies = [("experiments", "0062_audit_by_token")]
 
     operations = [
         migrations.AddField("attempt", "gpu_alone", models.BooleanField(editable=False, null=True)),

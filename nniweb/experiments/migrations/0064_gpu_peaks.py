@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0066_out_of_memory")]
+    dependencies = [("experiments", "0063_out_of_memory")]
 
     operations = [
         migrations.AddField("attempt", "gpu_peak", models.BigIntegerField(editable=False, null=True)),

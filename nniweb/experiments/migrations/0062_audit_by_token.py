@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0064_leashes_of_tokens")]
+    dependencies = [("experiments", "0061_leashes_of_tokens")]
 
     operations = [
         migrations.AddField("auditentry", "token_id", models.BigIntegerField(editable=False, null=True)),

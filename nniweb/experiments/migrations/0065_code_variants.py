@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0067_gpu_peaks")]
+    dependencies = [("experiments", "0064_gpu_peaks")]
 
     operations = [
         migrations.CreateModel("CodeVariant", [

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0068_gpu_memory")]
+    dependencies = [("experiments", "0066_gpu_memory")]
 
     operations = [
         migrations.AddField("attempt", "charged_owner_id", models.BigIntegerField(editable=False, null=True)),
