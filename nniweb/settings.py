@@ -130,11 +130,11 @@ MIDDLEWARE = [
     "nniweb.middleware.private_answers.PrivateAnswersMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "nniweb.middleware.dry_runs.DryRunsMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "nniweb.experiments.access.request_actor.WhoAsksMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "nniweb.middleware.dry_runs.DryRunsMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]

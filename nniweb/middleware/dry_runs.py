@@ -24,7 +24,8 @@ class DryRunsMiddleware:
         return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
-        if request.method in _LOOKS:
+        is_nobody = not request.user.is_authenticated and "authorization" not in request.headers
+        if request.method in _LOOKS or is_nobody:  # nobody is told to sign in first, and changes nothing
             return None
         if misspelt := [name for name in request.GET if name != NAME and means_dry_run(name)]:
             return _refused(misspelt[0], f"is not known, so nothing was done. Write {NAME}=true to try a change.")

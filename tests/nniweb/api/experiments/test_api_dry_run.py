@@ -114,3 +114,9 @@ def test_other_spellings_of_dry_run_are_refused_where_something_would_change(nam
             "is not known, so nothing was done. Write dry_run=true to try a change.")}]
     assert everything() == before
     assert client.get(f"{path}?{name}=true").status_code == 200
+
+
+def test_who_is_nobody_is_told_to_sign_in(trial: Trial) -> None:
+    path = f"/api/v1/experiments/{trial.experiment.public_id}/?dry_run=true"
+    assert APIClient().delete(path).status_code == 401
+    assert Experiment.objects.filter(deleted_at=None).exists()
