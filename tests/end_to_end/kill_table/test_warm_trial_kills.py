@@ -13,6 +13,7 @@ import pytest
 from tests.end_to_end.kill_table.killed_parts import keeper_of, kill_agent
 from tests.end_to_end.kill_table.witnessed_experiment import WitnessedExperiment
 from tests.end_to_end.running_server import RunningServer
+from trialkeeper import machine
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -35,17 +36,22 @@ def is_warm(server: RunningServer, experiment: WitnessedExperiment) -> bool:
 @pytest.mark.kill_table("kill -9 of the parents of warm trials at random times")
 def test_killed_parents_of_warm_trials_lose_nothing(running_server: RunningServer, witnessed, seed: int) -> None:
     experiment, random = witnessed(trials=24, concurrency=4, steps=10, pause=0.03), Random(seed)
+    forked, killed = set[int](), 0
     for _ in range(4):
         begun = experiment.begun() + random.randint(1, 4)
         running_server.wait_until(lambda: experiment.begun() >= min(begun, 22), what="trials begin")  # noqa: B023
-        children = {pid: os.stat(f"/proc/{pid}").st_uid for pid in parents(running_server)}
+        family = {pid: int(stat[1][1]) for pid in parents(running_server)
+                  if (stat := machine.process_stat(pid)) is not None}
+        # what a parent has forked stands beside a trial, also beside one that has noted nothing yet
+        forked |= {pid for pid, parent in family.items() if parent in family}
         trials = {experiment.pid_of(row) for row in experiment.rows() if experiment.witness(row["id"])}
         # the parents alone: not the trials, and not what stands beside them
-        for pid in children:
-            stat = Path(f"/proc/{pid}/stat")
-            if pid not in trials and stat.exists() and not _has_children_among(pid, trials):
+        for pid in family.keys() - forked:
+            if pid not in trials and Path(f"/proc/{pid}/stat").exists() and not _has_children_among(pid, trials):
                 os.kill(pid, signal.SIGKILL)
+                killed += 1
     experiment.nothing_is_lost()
+    assert killed
     assert is_warm(running_server, experiment)
 
 
