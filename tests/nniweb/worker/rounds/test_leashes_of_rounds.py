@@ -156,11 +156,13 @@ def test_eight_workers_at_once_start_exactly_as_many_as_the_leash_allows(
         trials += asked_for(experiment, None if place % 2 else leash, 3)
     together(rigs)
     assert trials_under_way([leash.pk]) == {leash.pk: 5}
-    for trial in Trial.objects.filter(attempts__stage="submitted")[:3]:
+    ending = list(Trial.objects.filter(attempts__stage="submitted")[:3])  # of others the submission may be under way
+    assert ending
+    for trial in ending:
         report(trial, 0.5)
     together(rigs)
     assert trials_under_way([leash.pk]) == {leash.pk: 5}
-    assert started(trials) == 8
+    assert started(trials) == 5 + len(ending)
 
 
 def together(rigs: list[Rig]) -> None:
