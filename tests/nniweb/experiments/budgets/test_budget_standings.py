@@ -23,6 +23,7 @@ from nniweb.experiments.models import ApiToken, Attempt, Budget, BudgetUse, Expe
 from nniweb.experiments.models.limits import next_month
 from nniweb.experiments.models.trial import job_name
 from nniweb.experiments.pubsub.revisions import next_revision
+from tests.nniweb.at_once import at_once
 from tests.trialkeeper.keeper_run import wait_until
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -165,30 +166,16 @@ def test_eight_that_start_trials_at_the_same_time_start_no_more_than_the_budget_
         transactional_db, make_experiment: Callable[..., Experiment], admin) -> None:
     Budget.objects.create(user=admin, trials=21, period="total")
     experiments = [make_experiment(owner=admin) for _ in range(8)]
-    faults: list[BaseException] = []
-    together = threading.Barrier(8)
 
     def start(experiment: Experiment) -> None:
-        try:
-            together.wait(30)
-            for number in range(5):
-                with transaction.atomic():
-                    next_revision(experiment.pk)  # as a worker's round begins
-                    count, _ = how_many_in_budget(experiment, 1, timezone.now())
-                    for _ in range(count):
-                        trial = Trial.objects.create(experiment=experiment, sequence_id=number,
-                                                     created_at=timezone.now())
-                        Attempt.objects.create(trial=trial, job_name=job_name(trial.public_id, 1),
-                                               created_at=timezone.now(), cluster=experiment.cluster)
-        except BaseException as error:
-            faults.append(error)
-        finally:
-            connection.close()
+        for number in range(5):
+            with transaction.atomic():
+                next_revision(experiment.pk)  # as a worker's round begins
+                count, _ = how_many_in_budget(experiment, 1, timezone.now())
+                for _ in range(count):
+                    trial = Trial.objects.create(experiment=experiment, sequence_id=number, created_at=timezone.now())
+                    Attempt.objects.create(trial=trial, job_name=job_name(trial.public_id, 1),
+                                           created_at=timezone.now(), cluster=experiment.cluster)
 
-    threads = [threading.Thread(target=start, args=[experiment]) for experiment in experiments]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not faults
+    at_once(*(lambda _, one=one: start(one) for one in experiments))
     assert Attempt.objects.count() == 21

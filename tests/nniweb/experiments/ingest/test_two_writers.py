@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.ingest import reports
 from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.models import Attempt, Experiment, Metric
 from nniweb.experiments.pubsub.revisions import next_revision
+from tests.nniweb.at_once import at_once
 from trainingservice.receiver.report_reading import read_report
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,30 +28,6 @@ def metric(attempt: Attempt, n: int) -> Delivery:
         {"keeper": {"version": 1, "journal_id": f"of {attempt.pk}"}, "entries": [entry]}), timezone.now())
 
 
-def at_once(*works: Callable[[int], None]) -> None:
-    """Run them side by side, round by round, each in a thread and with a connection of its own."""
-    gate = threading.Barrier(len(works))
-    failures: list[BaseException] = []
-
-    def run(work: Callable[[int], None]) -> None:
-        try:
-            for number in range(1, ROUNDS + 1):
-                gate.wait(30)
-                work(number)
-        except BaseException as error:
-            failures.append(error)
-            gate.abort()
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=[work]) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failures, failures
-
-
 def test_groups_of_reports_about_the_same_experiments_in_other_orders_are_all_stored(
         make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt]) -> None:
     experiments = [make_experiment(name=name) for name in ("one", "two")]
@@ -64,7 +40,7 @@ def test_groups_of_reports_about_the_same_experiments_in_other_orders_are_all_st
 
         return work
 
-    at_once(store(here), store(there[::-1]))
+    at_once(store(here), store(there[::-1]), rounds=ROUNDS)
     assert Metric.objects.count() == 4 * ROUNDS
 
 
@@ -81,5 +57,5 @@ def test_a_worker_that_writes_about_the_trial_of_a_report_does_not_get_into_its_
             next_revision(attempt.trial.experiment_id)
             Attempt.objects.filter(pk=attempt.pk).update(url=f"round {number}")
 
-    at_once(store, observe)
+    at_once(store, observe, rounds=ROUNDS)
     assert Metric.objects.count() == ROUNDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from nniweb.experiments.models import ApiToken, Attempt, Experiment, Trial, Tria
 from nniweb.experiments.models.account import Scope
 from nniweb.experiments.quotas.leash_limits import trials_under_way
 from nniweb.worker.cluster_host.fair_share import FairShares
+from tests.nniweb.at_once import at_once
 from tests.nniweb.worker.conftest import Rig, report
 
 
@@ -149,42 +149,21 @@ def test_eight_workers_at_once_start_exactly_as_many_as_the_leash_allows(
     """Half of the experiments were launched by the token; in the others it has asked for trials."""
     leash = make_leash(admin, 5)
     rigs = [make_rig() for _ in range(8)]
+    rounds = [lambda _, rig=rig: rig.rounds(4) for rig in rigs]
     trials = []
     for place, rig in enumerate(rigs):
         experiment = rig.experiment(tuner={"name": "External"}, optimize_mode="maximize", trial_concurrency=3,
                                     token=leash if place % 2 else None)
         trials += asked_for(experiment, None if place % 2 else leash, 3)
-    together(rigs)
+    at_once(*rounds)
     assert trials_under_way([leash.pk]) == {leash.pk: 5}
     ending = list(Trial.objects.filter(attempts__stage="submitted")[:3])  # of others the submission may be under way
     assert ending
     for trial in ending:
         report(trial, 0.5)
-    together(rigs)
+    at_once(*rounds)
     assert trials_under_way([leash.pk]) == {leash.pk: 5}
     assert started(trials) == 5 + len(ending)
-
-
-def together(rigs: list[Rig]) -> None:
-    """Rounds of all workers, each in its thread and with its connection."""
-    gate, failures = threading.Barrier(len(rigs)), []
-
-    def run(rig: Rig) -> None:
-        try:
-            gate.wait(60)
-            rig.rounds(4)
-        except BaseException as error:
-            failures.append(error)
-            gate.abort()
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=[rig]) for rig in rigs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not failures, failures
 
 
 def test_without_a_leash_the_questions_of_a_round_are_those_of_before(rig: Rig, make_attempt: Any, admin: User) -> None:
