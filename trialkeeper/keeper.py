@@ -32,6 +32,8 @@ from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
 from trialkeeper.command_template import Given, given_without_nni
+from trialkeeper.container_tree import ContainerTree
+from trialkeeper.container_trial import ContainerTrial, container_of
 from trialkeeper.control_group import Gathering, recorded_group
 from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
@@ -114,6 +116,7 @@ class Keeper:
         self._checkpoints: Optional[Checkpoints] = None
         self._mlflow: Optional[MlflowEndpoint] = None
         self._kernel_kills: Optional[KernelKills] = None
+        self._container: Optional[ContainerTrial] = None
 
     def run(self) -> int:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
@@ -145,6 +148,9 @@ class Keeper:
             notify=self._notify_reporter, earlier=self._earlier,
             script=script_metrics(job, self._folder, self._journal, self._clock, self._log))
         self._make_checkpoints()
+        container = container_of(job)
+        if container is not None:
+            self._container = ContainerTrial(container, self._folder, self._journal.journal_id, self._log)
         if not self._journal.started and self._inbox.is_canceled():
             self._log("the attempt was cancelled before it began")
             return NOTHING_TO_DO
@@ -158,6 +164,8 @@ class Keeper:
         else:
             end = self._end_of_trial(end)
             signals = len(self._wakeups.stop_signals)
+            if self._container is not None:
+                self._container.remove()
             self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
@@ -440,17 +448,14 @@ class Keeper:
         self._choose_port()
         reaps = become_reaper_of_orphans()
         environment = trial_environment(
-            self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
-            wake=self._wakeups.pipe, for_trials=self._folders_for_trials(), mark=self._journal.journal_id,
+            self._job if self._container is None else self._container.job_inside(self._job),
+            os.environ if self._container is None else {}, nni_folder=nni_folder,
+            working_directory=self._working_directory, wake=self._wakeups.pipe, for_trials=self._folders_for_trials(),
+            mark=self._journal.journal_id,
             checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables)
-        output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
-        self._kernel_kills = KernelKills()
-        warm = self._warm.start(self._job, given.command, environment, self._working_directory, self._folder, output,
-                                self._wakeups, self._wait_and_go_on, self._clock)
-        child = warm or ChildProcess(given.command, self._working_directory, environment, *output)
-        self._tree = ProcessTree(
-            self._journal.journal_id, child.pid, child.start_time, own_children=True, reaps_orphans=reaps
-        ) if warm is None else WarmTree(self._journal.journal_id, warm)
+        self._kernel_kills = KernelKills(of_machine=self._container is not None)
+        child = self._start_process(given.command, environment, reaps)
+        assert self._tree is not None
         if self._reporter is None:
             self._flush_what_the_next_keeper_needs()
         try:
@@ -464,6 +469,28 @@ class Keeper:
                                   self._tree.members_for_readings)
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
+        return child
+
+    def _start_process(self, command: str, environment: Dict[str, str], reaps: bool) -> ChildProcess:
+        """In a container, forked by a parent that has imported its modules, or plainly; ``_tree`` is made for it."""
+        mark = self._journal.journal_id
+        stdout, stderr = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
+        if self._container is not None:
+            child: ChildProcess = self._container.start(
+                self._job, command, environment, working_directory=self._working_directory,
+                nni_folder=self._path(contract.NNI_FOLDER), wake=self._wakeups.pipe,
+                checkpoints=None if self._checkpoints is None else self._checkpoints.path,
+                for_trials=self._folders_for_trials(), stdout=stdout, stderr=stderr)
+            self._tree = ContainerTree(mark, child.pid, child.start_time, own_children=True, reaps_orphans=reaps,
+                                       clock=self._clock)
+            return child
+        warm = self._warm.start(self._job, command, environment, self._working_directory, self._folder,
+                                (stdout, stderr), self._wakeups, self._wait_and_go_on, self._clock)
+        if warm is not None:
+            self._tree = WarmTree(mark, warm)
+            return warm
+        child = ChildProcess(command, self._working_directory, environment, stdout, stderr)
+        self._tree = ProcessTree(mark, child.pid, child.start_time, own_children=True, reaps_orphans=reaps)
         return child
 
     def _parameters_without_nni(self, nni_folder: str) -> Given:
@@ -537,6 +564,8 @@ class Keeper:
             self._leave_to_another(child)
             return None
         reason, message = watch.reason_and_message()
+        if child.failure is not None and reason == contract.EXITED:
+            reason, message = child.failure
         if child.is_lost and reason == contract.EXITED:
             reason, message = contract.LOST, "The process that stands beside a warm trial was killed while the trial " \
                                              "ran, so the trial was ended."
@@ -562,9 +591,10 @@ class Keeper:
         last_sign = self._last_sign_of_trial()
         self._start_reporter()
         trial = read_object(self._path(contract.TRIAL_FILE)) or {}
-        tree = ProcessTree(self._journal.journal_id, trial.get("pid") or 0, trial.get("start_time"),
-                           own_children=False, reaps_orphans=False,
-                           group=recorded_group(self._folder, self._journal.journal_id), orphans=self._orphans)
+        tree_class = ProcessTree if self._container is None else ContainerTree
+        tree = tree_class(self._journal.journal_id, trial.get("pid") or 0, trial.get("start_time"),
+                          own_children=False, reaps_orphans=False,
+                          group=recorded_group(self._folder, self._journal.journal_id), orphans=self._orphans)
         was_alive = not tree.is_empty()
         ending = TreeEnding(tree, self._grace(), self._clock)
         while not ending.step():

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel
+from trainingservice.containers.options import ContainerOptions, PermittedContainers
 from trainingservice.gpus.gpu_indices import GpuIndices
 from trainingservice.nodes.options import NodeOptions
 from trainingservice.refused_values import matching
@@ -58,7 +59,7 @@ class ShellEnvironment(SettingsModel):
                             AfterValidator(_is_printable)] = ""
 
 
-class LocalTrialOptions(NodeOptions):
+class LocalTrialOptions(ContainerOptions, NodeOptions):
     """How an experiment's trials use this machine."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {
@@ -146,3 +147,4 @@ class LocalConfigMetadata(SettingsModel):
     use_active_gpu: bool | None = None
     max_trial_num_per_gpu: int | None = Field(default=None, ge=1)
     gpu_indices: GpuIndices | None = None
+    containers: PermittedContainers | None = None

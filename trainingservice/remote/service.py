@@ -19,6 +19,7 @@ from trainingservice.gpus.gpu_slots import GpuBooking, Impossible, Waits, memory
 from trainingservice.gpus.refused_demands import RefusedDemands
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
+from trainingservice.keeper.container_images import PATIENCE, PULL_SECONDS
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
 from trainingservice.nodes.node_names import job_and_rank, node_name
 from trainingservice.nodes.options import nodes_of
@@ -178,8 +179,8 @@ class RemoteTrainingService(PollingTrainingService):
         findings = rehearse_machines(self._settings.machine_list, self._keys, bundle, self.cluster_folder,
                                      ServerAddresses(self.context.public_urls, self.context.relay_urls,
                                                      self.context.ca_file),
-                                     self.context.clock, self._settings.shared_storage,
-                                     quick=quick)
+                                     self.context.clock, self._settings.shared_storage, quick=quick,
+                                     options=options if isinstance(options, RemoteTrialOptions) else None)
         if self._settings.shared_storage is not None and not quick:
             findings += [here] if (here := look_at_mount_here(self._settings.shared_storage)) else []
         return findings
@@ -536,7 +537,14 @@ class RemoteTrainingService(PollingTrainingService):
 
     def document_of(self, job: TrialJobDetail, machine: RemoteMachine,
                     code: contract.CodeDocument | None) -> contract.JobDocument:
-        return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code)
+        options = job.form.options
+        container = None
+        if isinstance(options, RemoteTrialOptions):
+            # another rank than the first is not placed anew: it waits for its image in its machine's own thread
+            patience = PATIENCE if job_and_rank(job.id)[1] == 0 else PULL_SECONDS
+            container = machine.images.container(options, job.form.experiment_id, patience)
+        return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code,
+                              container)
 
 
 def _has_nodes(job: TrialJobDetail) -> bool:
