@@ -125,3 +125,20 @@ def test_code_that_python_has_kept_of_an_older_source_is_not_taken(tmp_path):
     os.utime(package / "__init__.py", (1, 1))
     archive = zipfile.ZipFile(io.BytesIO(bundle_bytes(package, compiled=True)))
     assert b"new" in archive.read("trialkeeper/__init__.pyc")
+
+
+def test_docstrings_of_functions_are_not_compiled_and_text_that_they_use_is(tmp_path):
+    package = tmp_path / "trialkeeper"
+    package.mkdir()
+    (package / "__init__.py").write_text('"""Of the module."""\n')
+    (package / "texts.py").write_text(
+        'def told():\n    """Nobody reads this."""\n    return "said"\n\n\n'
+        'def same():\n    """same"""\n    return "same"\n\n\n'
+        'def several():\n    return list("a" + each for each in "bc"), (lambda: "first")()\n')
+    path = tmp_path / "bundle.pyz"
+    path.write_bytes(bundle_bytes(package, compiled=True))
+    assert b"Nobody reads this" not in zipfile.ZipFile(path).read("trialkeeper/texts.pyc")
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); from trialkeeper import texts\n"
+            "print(texts.__file__[-1], texts.told(), texts.told.__doc__, texts.same(), texts.several())")
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "c said None same (['ab', 'ac'], 'first')\n"
