@@ -7,6 +7,7 @@ makes the engine, and not the command, fail when it is removed; ``slow`` makes a
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ class FakeContainerEngine:
         self.program.write_text(_PROGRAM % {"here": f"'{folder}'", "run": run})
         self.program.chmod(0o755)
         self.write("images", *images)
-        monkeypatch.setenv("PATH", str(folder), prepend=":")
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
     def write(self, name: str, *lines: str) -> None:
         (self.folder / name).write_text("".join(f"{line}\n" for line in lines))
