@@ -15,8 +15,8 @@ import pytest
 
 IMAGE = "localhost/nniweb-test:1"
 _PROGRAMS = ("sh", "bash", "cat", "ls", "id", "sleep", "touch", "mkdir", "rm", "mv", "cp", "env", "date", "seq", "head",
-             "tail", "grep", "sed", "true", "printf", "dd", "wc", "test", "stat", "ln", "chmod", "mkfifo", "tr", "sort", "cut",
-             "basename", "dirname", "tee", "xargs", "find", "uname", "false", "nproc", "kill", "setsid")
+             "tail", "grep", "sed", "true", "printf", "dd", "wc", "test", "stat", "ln", "chmod", "mkfifo", "tr",
+             "sort", "cut", "basename", "dirname", "tee", "xargs", "find", "uname", "false", "nproc", "kill", "setsid")
 _PYTHON = "/usr/bin/python3"
 #: Limits that the containers get: the default ones of podman are more than a sandbox may give.
 _CONTAINERS = """[containers]

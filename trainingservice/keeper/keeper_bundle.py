@@ -6,7 +6,8 @@ hash, says which keeper it is and a machine that has it need not get it again.
 
 Python compiles what it imports from a zipapp at each start, which is half of what the start of a keeper takes. The
 zipapp that is laid on a disk therefore has each module compiled, too, by the server's Python, without the docstrings of
-functions: the same sources and the same Python give the same bytes. A Python of another version passes over what it cannot use and compiles the source.
+functions: the same sources and the same Python give the same bytes. A Python of another version passes over what it
+cannot use and compiles the source.
 """
 
 from __future__ import annotations

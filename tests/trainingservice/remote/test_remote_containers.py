@@ -71,8 +71,8 @@ def test_the_check_of_a_machine_says_whether_it_can_run_the_image(bench, machine
 
 
 def test_a_shared_storage_has_no_way_into_an_image():
-    storage = {"storageType": "NFS", "localMountPoint": "/mnt/here", "localMounted": "usermount", "remoteMountPoint": "mnt", "nfsServer": "nas",
-               "exportedDirectory": "/export"}
+    storage = {"storageType": "NFS", "localMountPoint": "/mnt/here", "localMounted": "usermount",
+               "remoteMountPoint": "mnt", "nfsServer": "nas", "exportedDirectory": "/export"}
     settings = RemoteClusterSettings.model_validate({
         "machineList": [{"host": "ada", "user": "me", "password": "secret"}], "sharedStorage": storage})
     (field, said), = options().refused_on(settings, options(), by_administrator=True)
