@@ -199,8 +199,9 @@ class MlflowEndpoint:
             connection.socket.sendall(_DONE)
             return False
         body = json.dumps(document).encode()
-        connection.socket.sendall(b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
-            status, _REASONS[status], len(body), body))
+        connection.socket.sendall(
+            b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+                status, _REASONS[status], len(body), body))
         return False
 
 
