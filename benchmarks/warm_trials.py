@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--torch", action="store_true", help="also trials that import PyTorch")
-    parser.add_argument("--only", default="", help="kinds of trials: digits, nothing, plain, torch; others are left out")
+    parser.add_argument("--only", default="", help="only these kinds of trials: digits, nothing, plain, torch")
     options = parser.parse_args()
     report = Report(__file__)
     scripts = {"digits": (DIGITS, {"warmStart": True}, "that learn digits, warm", DIGITS_LIMIT),
