@@ -34,6 +34,10 @@ logger = logging.getLogger(__name__)
 #: Largest file a keeper may send after a trial's end, in bytes.
 MAX_FILE_BYTES = 64 * 1024 * 1024
 
+#: A keeper that is asked to report again after more seconds than these does not keep its connection: each one takes a
+#: descriptor and memory, and a new one costs less than a report.
+KEPT_FOR = 30.0
+
 #: Every route: method, pattern of the path behind contract.URL_PREFIX, name of the handler below.
 #: The token in the Authorization header opens exactly one attempt (and its experiment's code).
 ROUTES = (
@@ -123,7 +127,8 @@ class KeeperApplication:
             answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
         except TooManyWaiting:
             answer = Answer(429, error_document(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
-        await send_document(send, answer.status, answer.body, answer.retry_after)
+        await send_document(send, answer.status, answer.body, answer.retry_after,
+                            closes=answer.body.get("next_report_within", 0.0) > KEPT_FOR)
 
     async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

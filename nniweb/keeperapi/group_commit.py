@@ -22,6 +22,7 @@ from nniweb.database.outage_logs import first_line
 from nniweb.experiments.ingest import reports, unsupported_protocol
 from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.ingest.report_answers import Answer
+from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.observability import process_figures
 from trainingservice.lasting_thread import LastingThread, in_short
@@ -152,6 +153,7 @@ class GroupCommit:
                 answers = self._store(group)
                 give_connection_back()
                 self._answer(group, answers)
+                intervals.count_if_due()
             except BaseException:  # the thread begins again; whoever has no answer yet would wait for ever
                 self._answer(group, [self._come_again()] * len(group))
                 raise

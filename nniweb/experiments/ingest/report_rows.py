@@ -6,6 +6,7 @@ One statement for all reports, put together by hand: one for each report was mos
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from django.db import connection
@@ -61,10 +62,10 @@ class ReportRows:
     _finals: list[FinalRow] = field(default_factory=list)
 
     def heard(self, attempt: ReportingAttempt, *, accepted: int, journal_id: str, parameter_index: int, awaited: int,
-              stored_bytes: int, now: Any) -> None:
-        """How far the attempt's journal is; ``now`` as ``for_database`` makes it."""
+              stored_bytes: int, now: Any, within: float) -> None:
+        """How far the attempt's journal is; ``now`` as ``for_database`` makes it; ``within``: seconds to the next."""
         self._heard.append(HeardRow(
-            attempt.pk, accepted, journal_id, now, parameter_index, awaited, stored_bytes,
+            attempt.pk, accepted, journal_id, now, ceil(within), parameter_index, awaited, stored_bytes,
             was_accepted=attempt.accepted, was_of=attempt.journal_id,
             was_listened=attempt.listened))
         attempt.accepted, attempt.journal_id = accepted, journal_id

@@ -18,6 +18,7 @@ class HeardRow(NamedTuple):
     accepted: int
     journal_id: str
     heard_at: Any
+    report_within: int
     parameter_index: int
     awaited_index: int
     stored_bytes: int
@@ -108,7 +109,8 @@ RESOURCES = "UPDATE experiments_attempt SET resources = %s WHERE id = %s"
 # nearly all reports need these three
 HEARD = Change(HeardRow,
                "UPDATE experiments_attempt SET accepted = new.accepted, journal_id = new.journal_id,"
-               " heard_at = new.heard_at, unseen_since = NULL, parameter_index = new.parameter_index,"
+               " heard_at = new.heard_at, report_within = new.report_within, unseen_since = NULL,"
+               " parameter_index = new.parameter_index,"
                " awaited_index = new.awaited_index, stored_bytes = new.stored_bytes"
                " FROM new WHERE experiments_attempt.id = new.id AND experiments_attempt.accepted = new.was_accepted"
                " AND experiments_attempt.journal_id = new.was_of"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nniweb.experiments.ingest.report_intervals import Fleet, intervals
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialFile
 from nniweb.keeperapi.application import KeeperApplication
 from trialkeeper import contract
@@ -78,6 +79,16 @@ def test_many_reports_at_once_are_all_answered(application, make_attempt) -> Non
 
     assert {status for status, _, _ in asyncio.run(all_at_once())} == {200}
     assert Metric.objects.count() == 30
+
+
+def test_a_keeper_that_is_asked_back_late_keeps_no_connection(application, make_attempt,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "fleet", Fleet(50_000))
+    monkeypatch.setattr(intervals, "count_if_due", lambda: None)
+    path = f"trials/{make_attempt().job_name}/reports"
+    answers = [call(application, "POST", path, document(*entries)) for entries in ((STARTED,), (), (metric(2),))]
+    assert [headers.get("connection") for _, headers, _ in answers] == [None, "close", None]
+    assert [json.loads(body)["next_report_within"] > 30 for _, _, body in answers] == [False, True, False]
 
 
 def test_gzip_is_taken(application, make_attempt) -> None:
