@@ -76,6 +76,10 @@ class GroupCommit:
 
     async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> Answer:
         """Wait for the commit and return the answer. Raises TooManyWaiting."""
+        return await self.enqueue(job_name, token_hash, body, content_encoding)
+
+    def enqueue(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> "asyncio.Future[Answer]":
+        """The answer that comes after the commit. Called on the loop that waits for it. Raises TooManyWaiting."""
         if self._queue.qsize() >= MAX_WAITING:
             raise TooManyWaiting
         loop = asyncio.get_running_loop()
@@ -85,7 +89,7 @@ class GroupCommit:
             self._read_on[loop] = []
             loop.call_soon(self._hand_over, loop)
         self._read_on[loop].append(waiting)
-        return await waiting.future
+        return waiting.future
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         read_on = self._read_on.pop(loop)
