@@ -28,6 +28,7 @@ from nniweb.experiments.ingest.row_statements import (
     MetricRow,
     OutputRow,
     ProgressRow,
+    ResourcesRow,
     RevisionRow,
     StartedRow,
     change_rows,
@@ -55,7 +56,7 @@ class ReportRows:
     _heard: list[HeardRow] = field(default_factory=list)
     _listened: list[ListenedRow] = field(default_factory=list)
     _started: list[StartedRow] = field(default_factory=list)
-    _resources: list[tuple[Any, ...]] = field(default_factory=list)
+    _resources: list[ResourcesRow] = field(default_factory=list)
     _readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
     _revisions: list[RevisionRow] = field(default_factory=list)
     _progress: list[ProgressRow] = field(default_factory=list)
@@ -81,7 +82,7 @@ class ReportRows:
         self._started.append(StartedRow(host, working_directory, attempt_pk))
 
     def reading(self, attempt_pk: int, at: datetime, data: dict[str, Any]) -> None:
-        self._resources.append((connection.ops.adapt_json_value(data, None), attempt_pk))
+        self._resources.append(ResourcesRow(attempt_pk, connection.ops.adapt_json_value(data, None)))
         self._readings.append((attempt_pk, at, data))
 
     def show_on_trial(self, trial_pk: int, revision: int, intermediate: Sequence[float | None],
@@ -112,5 +113,5 @@ class ReportRows:
         write_rows(STARTED, self._started)
         write_metrics(self.metrics)
         write_rows(OUTPUT, self.output)
-        write_rows(RESOURCES, self._resources)
+        change_rows(RESOURCES, self._resources)
         store_readings(self._readings)

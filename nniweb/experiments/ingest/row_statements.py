@@ -27,6 +27,13 @@ class HeardRow(NamedTuple):
     was_listened: int
 
 
+class ResourcesRow(NamedTuple):
+    """An attempt's latest reading, as the database's driver wants JSON."""
+
+    id: int
+    resources: Any
+
+
 class ListenedRow(NamedTuple):
     """How much came by a service's listener."""
 
@@ -105,7 +112,8 @@ class Change(NamedTuple):
 # the name by which the platform knows the machine is better than the one it has for itself
 STARTED = ("UPDATE experiments_attempt SET machine_name = COALESCE(NULLIF(machine_name, ''), %s),"
            " working_directory = %s WHERE id = %s")
-RESOURCES = "UPDATE experiments_attempt SET resources = %s WHERE id = %s"
+RESOURCES = Change(ResourcesRow, "UPDATE experiments_attempt SET resources = new.resources"
+                                 " FROM new WHERE experiments_attempt.id = new.id")
 # nearly all reports need these three
 HEARD = Change(HeardRow,
                "UPDATE experiments_attempt SET accepted = new.accepted, journal_id = new.journal_id,"
