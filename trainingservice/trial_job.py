@@ -104,6 +104,8 @@ class JobApplicationForm:
     #: nodes: on each of them.
     gpu_number: int | None = None
     gpu_demand: GpuDemand = GpuDemand()
+    #: What the platform limits it to where no scheduler of its own does; of a trial with several nodes each of them.
+    #: None: no limit.
     cpu_number: float | None = None
     memory_bytes: int | None = None
     image: str | None = None
@@ -268,6 +270,8 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
             "give_up_after": limits.give_up_after,
             "output_head_bytes": limits.output_head_bytes,
             "output_tail_bytes": limits.output_tail_bytes,
+            "cpu_number": form.cpu_number,
+            "memory_bytes": form.memory_bytes,
         },
         "keep_files": list(form.keep_files),
         "checkpoints": form.checkpoints,

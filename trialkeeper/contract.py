@@ -243,6 +243,9 @@ class LimitsDocument(TypedDict, total=False):
     give_up_after: float                 #: seconds without an answer until the keeper ends (default 86400)
     output_head_bytes: int               #: sent from the start of each stream (default 256 KiB)
     output_tail_bytes: int               #: sent from the end of each stream (default 256 KiB)
+    #: CPUs and bytes of main memory that the trial may have; None: no limit of its own.
+    cpu_number: Optional[float]
+    memory_bytes: Optional[int]
     #: Seconds the keeper waits for the first answer to `started` before it starts the command
     #: all the same (default 2); None = until a server has answered.
     claim_timeout: Optional[float]

@@ -74,7 +74,8 @@ class LocalTrainingService(PollingTrainingService):
     pinned_to_host: ClassVar[bool] = True
     metadata_keys: ClassVar[dict[str, str]] = {
         LOCAL_CONFIG: "Defaults for experiments: a JSON object with gpuIndices, maxTrialNumPerGpu and useActiveGpu, as "
-                      "in NNI's localConfig."}
+                      "in NNI's localConfig. And cpuNumber and memorySize: what of this machine trials with "
+                      "trialCpuNumber and trialMemorySize may have together."}
     metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset({LOCAL_CONFIG})
     submits_at_once: ClassVar[bool] = True
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 30.0)
