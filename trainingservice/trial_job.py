@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainingservice.cluster_settings import TrialOptions
+from trainingservice.machine_shares.shares import MachineShare
 from trainingservice.nodes.options import nodes_of
 from trainingservice.trial_job_status import TrialJobStatus
 from trainingservice.variants.code_variant import CodeVariant, variant_document
@@ -132,6 +133,11 @@ class JobApplicationForm:
     #: Files that the trial has instead of those of its code; for platforms with ``takes_variants``. The keeper lays
     #: them over the trial's own copy of the code, which such a trial needs: never its folder itself.
     variant: CodeVariant | None = None
+
+    @property
+    def share(self) -> MachineShare:
+        """CPUs and memory that one node of it asks for."""
+        return MachineShare(self.cpu_number or 0.0, self.memory_bytes or 0)
 
     @property
     def longest_end(self) -> float:

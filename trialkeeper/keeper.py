@@ -38,13 +38,15 @@ from trialkeeper.durable_files import flush_file, flush_folder
 from trialkeeper.end_record import TrialEnd, ended_entry, exit_status, trial_end
 from trialkeeper.file_mode import file_mode
 from trialkeeper.gpu_usage import GpuWatch
+from trialkeeper.group_limits import limits_of
 from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
 from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
+from trialkeeper.memory_watch import MemoryWatch
 from trialkeeper.mlflow_endpoint import MlflowEndpoint
 from trialkeeper.nni_for_trials import folder_for_trials
-from trialkeeper.out_of_memory import KernelKills, out_of_memory
+from trialkeeper.out_of_memory import KernelKills, out_of_memory, over_its_limit
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.ranks import free_port, last_lines
 from trialkeeper.recorder import Recorder
@@ -114,6 +116,7 @@ class Keeper:
         self._checkpoints: Optional[Checkpoints] = None
         self._mlflow: Optional[MlflowEndpoint] = None
         self._kernel_kills: Optional[KernelKills] = None
+        self._memory: Optional[MemoryWatch] = None
 
     def run(self) -> int:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
@@ -524,12 +527,17 @@ class Keeper:
         ran_before = 0.0 if self._earlier is None else self._earlier.seconds
         if limit is not None:
             limit = max(0.0, limit - ran_before)
+        limits = limits_of(self._limits)
+        gathering = Gathering(self._folder, self._journal.journal_id, child.beside, limits)
+        if limits.memory_bytes is not None:
+            self._memory = MemoryWatch(self._tree, limits.memory_bytes, self._clock)
         watch = TrialWatch(
-            child, self._tree, self._inbox, Gathering(self._folder, self._journal.journal_id, child.beside),
-            self._recorder.pump,
+            child, self._tree, self._inbox, gathering, self._recorder.pump,
             time_limit=limit, grace_period=self._grace(), saving_grace=self._saving_grace(),
-            freeze_signal=self._freeze_signal(), clock=self._clock)
+            freeze_signal=self._freeze_signal(), clock=self._clock, memory=self._memory)
         watch.run()
+        if self._kernel_kills is not None and gathering.group is not None:
+            self._kernel_kills.group = gathering.group.path
         if self._gpus is not None:
             self._gpus.close()
         self._recorder.drain(self._is_stopped)
@@ -552,8 +560,11 @@ class Keeper:
         """Of a trial that ended by itself, where it ran out of memory."""
         if reason != contract.EXITED or self._kernel_kills is None:
             return {}
+        limit = self._limits.get("memory_bytes")
+        if limit is not None and self._memory is not None and self._memory.taken is not None:
+            return {"out_of_memory": over_its_limit(limit, self._memory.taken)}
         found = out_of_memory(self._folder, child.exit_code, child.signal, self._kernel_kills,
-                              self._job.get("gpu_indices"), [] if self._gpus is None else self._gpus.last())
+                              self._job.get("gpu_indices"), [] if self._gpus is None else self._gpus.last(), limit)
         return {} if found is None else {"out_of_memory": found}
 
     def _finish_for_another(self) -> TrialEnd:

@@ -4,6 +4,7 @@ Facts (reference: NNI's trial SDK): platform ``local`` is the only name every re
 prints on the real stdout while metrics go to the file; a sequence id must always be set.
 """
 
+import math
 import os
 from typing import Dict, List, Mapping, Optional
 
@@ -34,6 +35,10 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
     # what a trial prints shall be seen while it runs, not when its buffer is full
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.update(job.get("environment") or {})
+    cpus = (job.get("limits") or {}).get("cpu_number")
+    if cpus is not None and not environment.get("OMP_NUM_THREADS"):
+        # libraries start a thread for each processor that they see, which are more than the trial may use
+        environment["OMP_NUM_THREADS"] = str(max(1, math.ceil(cpus)))
     if "node" in job:
         environment.update(rank_variables(job["node"], job.get("job_name", "")))
     for name in _NEVER:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from trainingservice.machine_shares.shares import NOTHING, MachineShare
 from trainingservice.reasons import Reason
 from trainingservice.trial_job import GpuDemand
 
@@ -64,15 +65,17 @@ class GpuReading:
 
 class HeldGpus(tuple[int, ...]):
     """The indices of the GPUs that a job holds on one machine. ``alone``: they take no other job. ``memory``: bytes
-    that it has of each; 0: all.
+    that it has of each; 0: all. ``share``: what it holds of the machine beside them.
     """
 
     alone: bool
     memory: int
+    share: MachineShare
 
-    def __new__(cls, indices: Iterable[int] = (), alone: bool = False, memory: int = 0) -> HeldGpus:
+    def __new__(cls, indices: Iterable[int] = (), alone: bool = False, memory: int = 0,
+                share: MachineShare = NOTHING) -> HeldGpus:
         held = super().__new__(cls, indices)
-        held.alone, held.memory = alone, memory
+        held.alone, held.memory, held.share = alone, memory, share
         return held
 
 
@@ -84,6 +87,11 @@ def is_alone(held: tuple[int, ...]) -> bool:
 def memory_held(held: tuple[int, ...]) -> int:
     """Bytes that a job has of each of its GPUs; 0: all."""
     return held.memory if isinstance(held, HeldGpus) else 0
+
+
+def share_held(held: tuple[int, ...]) -> MachineShare:
+    """What a job holds of the machine beside GPUs."""
+    return held.share if isinstance(held, HeldGpus) else NOTHING
 
 
 @dataclass(frozen=True)
@@ -206,7 +214,8 @@ def _choose_by_memory(request: GpuRequest, gpus: Sequence[GpuReading], booked: M
 
 @dataclass(frozen=True)
 class GpuBooking:
-    """GPUs of one machine for one node of a job, where no GPU may have more than ``max_jobs_per_gpu`` jobs.
+    """What one node of a job holds of a machine: GPUs, none of which may have more than ``max_jobs_per_gpu`` jobs, and
+    ``share`` of the ``machine_room`` that all jobs may have together.
 
     ``alone``: only this one, also when others come later; the same for all nodes of a job. ``memory``: it has so many
     bytes of each GPU (the same for all nodes), and others that have said how much they need may have what is left of
@@ -219,10 +228,14 @@ class GpuBooking:
     alone: bool = False
     memory: int = 0
     room: tuple[int, ...] = ()
+    share: MachineShare = NOTHING
+    machine_room: MachineShare = NOTHING
 
     def is_taken(self, others: Iterable[tuple[int, ...]]) -> bool:
-        """Whether one of these GPUs has no room for it. ``others``: what other jobs hold on the machine."""
+        """Whether the machine, or one of these GPUs, has no room for it. ``others``: what other jobs hold there."""
         others = list(others)
+        if self.share != NOTHING and not self.share.fits(self.machine_room, map(share_held, others)):
+            return True
         if self.memory:
             most = self.max_jobs_per_gpu if self.max_jobs_per_gpu > 1 else MOST_SHARING
             return any(_is_taken_by_memory([held for held in others if index in held], self.memory, room, most)
@@ -238,10 +251,12 @@ def _is_taken_by_memory(holders: Sequence[tuple[int, ...]], needed: int, room: i
 
 
 class GpuBook(Protocol):
-    """Who holds which GPUs of which machine, over all clusters and experiments of an installation."""
+    """Who holds which GPUs of which machine, and what of its CPUs and memory, over all clusters and experiments of an
+    installation.
+    """
 
     def booked(self, machine_identity: str) -> Mapping[str, tuple[int, ...]]:
-        """Job name -> GPU indices it holds on that machine (``HeldGpus``)."""
+        """Job name -> what it holds on that machine (``HeldGpus``; without GPUs where it holds a share alone)."""
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
              alone: bool = False) -> bool:
@@ -273,7 +288,8 @@ class MemoryGpuBook:
             return self._on(machine_identity)
 
     def _on(self, machine_identity: str) -> dict[str, HeldGpus]:
-        return {job: HeldGpus((index for node in here for index in node.gpu_indices), here[0].alone, here[0].memory)
+        return {job: HeldGpus((index for node in here for index in node.gpu_indices), here[0].alone, here[0].memory,
+                              here[0].share.times(len(here)))
                 for job, nodes in self._held.items()
                 if (here := [node for node in nodes if node.machine_identity == machine_identity])}
 
