@@ -37,7 +37,7 @@ from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
 from trialkeeper.end_record import TrialEnd, ended_entry, exit_status, trial_end
 from trialkeeper.file_mode import file_mode
-from trialkeeper.gpu_usage import GpuWatch
+from trialkeeper.gpu_usage import GpuWatch, gpus_of_slurm, names_for_cuda
 from trialkeeper.group_limits import limits_of
 from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
@@ -54,6 +54,7 @@ from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
 from trialkeeper.script_metrics import script_metrics
 from trialkeeper.server_connection import ServerAway, ServerConnection
+from trialkeeper.smi_program import NoGpuReading
 from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_environment import trial_environment
 from trialkeeper.trial_parameters import is_printable
@@ -445,7 +446,8 @@ class Keeper:
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
             wake=self._wakeups.pipe, for_trials=self._folders_for_trials(), mark=self._journal.journal_id,
-            checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables)
+            checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables,
+            gpus=self._names_of_gpus())
         output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
         self._kernel_kills = KernelKills()
         warm = self._warm.start(self._job, given.command, environment, self._working_directory, self._folder, output,
@@ -462,6 +464,8 @@ class Keeper:
         except OSError as error:  # a keeper that had to finish this would go by the mark alone
             self._log("%s cannot be written: %s" % (contract.TRIAL_FILE, error))
         gpus = self._job.get("gpu_indices")
+        if gpus is None:
+            gpus = gpus_of_slurm(os.environ)
         if gpus:
             self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0), self._wakeups.threads.start,
                                   self._tree.members_for_readings)
@@ -482,6 +486,14 @@ class Keeper:
                 self._wakeups.threads.start("mlflow", self._mlflow.serve)
             given.variables.update(self._mlflow.variables())
         return given
+
+    def _names_of_gpus(self) -> Optional[List[str]]:
+        """How CUDA is given the trial's GPUs; None where the job does not say which it has. Raises CannotStart."""
+        indices = self._job.get("gpu_indices")
+        try:
+            return None if indices is None else names_for_cuda(indices)
+        except NoGpuReading as error:
+            raise CannotStart("its GPU on %s cannot be found: %s" % (machine.host(), error)) from error
 
     def _folders_for_trials(self) -> Optional[str]:
         """What PYTHONPATH gets."""

@@ -23,10 +23,11 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *, nni_folder: str,
                       working_directory: str, wake: Optional[str], for_trials: Optional[str],
                       mark: str, checkpoints: Optional[str] = None,
-                      further: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
+                      further: Optional[Mapping[str, str]] = None, gpus: Optional[List[str]] = None) -> Dict[str, str]:
     """All variables of the trial. ``inherited``: those of the keeper, of which the job may allow only some.
 
     ``checkpoints``: its folder for checkpoints, None where it has none. ``further``: what else the keeper gives it.
+    ``gpus``: how CUDA is given its GPUs; None: the job does not say which it has.
     """
     allowed = job.get("inherit_environment")
     environment = {name: value for name, value in inherited.items()
@@ -67,11 +68,10 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
         _leave_out_of_proxies(environment, "127.0.0.1")
     if wake is not None:
         environment[contract.ENV_WAKE] = wake
-    gpus: Optional[List[int]] = job.get("gpu_indices")
     if gpus is not None:
         # AMD's libraries read the second one, some of them also the first; where both are set they must be the same
         environment["CUDA_VISIBLE_DEVICES"] = environment["HIP_VISIBLE_DEVICES"] = \
-            ",".join(map(str, gpus)) if gpus else "-1"
+            ",".join(gpus) if gpus else "-1"
     return environment
 
 

@@ -37,13 +37,18 @@ ANY_GPU = GpuDemand()
 
 @dataclass(frozen=True)
 class GpuRequest:
-    """What a trial asks for. ``gpu_indices`` None: any GPU of the machine."""
+    """What a trial asks for. ``gpu_indices`` None: any GPU of the machine; a GPU that is cut stands for its instances.
+    """
 
     gpu_number: int
     max_trials_per_gpu: int = 1
     use_active_gpu: bool = False
     gpu_indices: tuple[int, ...] | None = None
     demand: GpuDemand = ANY_GPU
+    #: Of each process: CUDA shows a process one instance only, so that it cannot have several.
+    for_each: int | None = None
+    #: Trials that share a GPU are clients of MPS: to the driver they are one process.
+    has_mps: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ class GpuReading:
     """What was seen of one GPU. ``processes``: how many compute processes ran on it, anybody's. ``memory_total``:
     bytes, None where the driver does not tell; ``memory_used`` of it, by anybody, and ``others_bytes`` by processes
     that are no trials, both None where that is not known. ``fault``: why it does not work, one of contract.GPU_FAULTS.
-    ``is_exclusive``: the driver lets one process on it.
+    ``is_exclusive``: the driver lets one process on it. ``parent``: of an instance (MIG) the index of the GPU that it
+    is a part of.
     """
 
     index: int
@@ -61,6 +67,7 @@ class GpuReading:
     memory_used: int | None = None
     others_bytes: int | None = None
     is_exclusive: bool = False
+    parent: int | None = None
 
 
 class HeldGpus(tuple[int, ...]):
@@ -127,10 +134,15 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     were booked when the readings were made; the processes seen there were ours, even if their
     trial has ended since.
     """
-    seen = {reading.index: reading for reading in readings}
-    if request.gpu_indices is not None and (missing := sorted(set(request.gpu_indices) - seen.keys())):
-        return Impossible(Reason("gpu_missing", machine=machine, missing=missing, has=sorted(seen)))
-    allowed = sorted(seen if request.gpu_indices is None else set(request.gpu_indices))
+    takes_instances = (request.gpu_number if request.for_each is None else request.for_each) == 1
+    seen = {reading.index: reading for reading in readings if takes_instances or reading.parent is None}
+    named = request.gpu_indices
+    if named is not None and (missing := sorted(set(named) - {index for reading in readings
+                                                              for index in (reading.index, reading.parent)})):
+        return Impossible(Reason("gpu_missing", machine=machine, missing=missing, has=sorted(
+            reading.index for reading in readings)))
+    allowed = sorted(index for index, reading in seen.items()
+                     if named is None or index in named or reading.parent in named)
     if len(allowed) < request.gpu_number:
         if request.gpu_indices is None or len(seen) < request.gpu_number:
             return Impossible(Reason("too_few_gpus", machine=machine, asked=request.gpu_number, has=len(seen)))
@@ -198,7 +210,7 @@ def _choose_by_memory(request: GpuRequest, gpus: Sequence[GpuReading], booked: M
             refused.append({"gpu": gpu.index, "jobs": [], "fault": gpu.fault})
         elif gpu.processes and not holders and gpu.index not in recently_ours and not request.use_active_gpu:
             refused.append({"gpu": gpu.index, "jobs": [], "processes": gpu.processes})
-        elif left < needed or len(holders) >= (1 if gpu.is_exclusive else most) \
+        elif left < needed or len(holders) >= (1 if gpu.is_exclusive and not request.has_mps else most) \
                 or any(is_alone(held) or not memory_held(held) for _, held in holders):
             jobs = sorted(job for job, _ in holders)
             refused.append({"gpu": gpu.index, "jobs": jobs[:MOST_NAMED], "more": len(jobs) > MOST_NAMED,

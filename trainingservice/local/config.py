@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.gpus.mps import Mps, PipeDirectory, ThreadPercentage
 from trainingservice.machine_shares.options import MOST_CPUS, MachineShareOptions
 from trainingservice.memory_size import Megabytes
 from trainingservice.nodes.options import NodeOptions
@@ -152,3 +153,9 @@ class LocalConfigMetadata(SettingsModel):
     gpu_indices: GpuIndices | None = None
     cpu_number: float | None = Field(default=None, gt=0, le=MOST_CPUS, allow_inf_nan=False)
     memory_size: Megabytes | None = Field(default=None, ge=1)
+    mps_pipe_directory: PipeDirectory | None = None
+    mps_thread_percentage: ThreadPercentage | None = None
+
+    @property
+    def mps(self) -> Mps:
+        return Mps(self.mps_pipe_directory, self.mps_thread_percentage)

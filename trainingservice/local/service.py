@@ -19,7 +19,15 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code.code_archive import archive_of
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.files.output_folder import FolderElsewhere, FolderHere, OutputFolder
-from trainingservice.gpus.gpu_slots import Assigned, GpuBooking, GpuRequest, Impossible, choose_gpus, share_held
+from trainingservice.gpus.gpu_slots import (
+    Assigned,
+    GpuBooking,
+    GpuRequest,
+    Impossible,
+    choose_gpus,
+    memory_held,
+    share_held,
+)
 from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
@@ -86,7 +94,8 @@ class LocalTrainingService(PollingTrainingService):
     metadata_keys: ClassVar[dict[str, str]] = {
         LOCAL_CONFIG: "Defaults for experiments: a JSON object with gpuIndices, maxTrialNumPerGpu and useActiveGpu, as "
                       "in NNI's localConfig. And cpuNumber and memorySize: what of this machine trials with "
-                      "trialCpuNumber and trialMemorySize may have together."}
+                      "trialCpuNumber and trialMemorySize may have together. And mpsPipeDirectory and "
+                      "mpsThreadPercentage: NVIDIA's MPS for trials that share a GPU."}
     metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset({LOCAL_CONFIG})
     submits_at_once: ClassVar[bool] = True
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 30.0)
@@ -380,7 +389,8 @@ class LocalTrainingService(PollingTrainingService):
         if look.error:
             raise MustWait(Reason("gpus_unread", machine=self._host, asked=job.form.gpu_number, error=look.error))
         request = self._request(job.form.options, (job.form.gpu_number or 0) * nodes_of(job.form.options))
-        request = replace(request, demand=self.context.gpu_book.demand(job.id, job.form.gpu_demand))
+        request = replace(request, for_each=job.form.gpu_number, has_mps=self._metadata.mps.is_used,
+                          demand=self.context.gpu_book.demand(job.id, job.form.gpu_demand))
         choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
@@ -393,6 +403,12 @@ class LocalTrainingService(PollingTrainingService):
         if self._about is None:
             self._about = client.machine()
         return room_of(self._about, self._metadata.cpu_number, self._metadata.memory_size)
+
+    def _mps_variables(self, job: TrialJobDetail) -> Mapping[str, str]:
+        mps = self._metadata.mps
+        if not mps.is_used or not job.form.gpu_number:
+            return {}
+        return mps.variables(job.form, memory_held(self.context.gpu_book.booked(self._identity).get(job.id, ())))
 
     # --- folders and states ----------------------------------------------------------------
 
@@ -453,7 +469,8 @@ class LocalTrainingService(PollingTrainingService):
                   gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:
         choice = self._pythons.choose(self._options(job.form.options), job.form.environment)
         own, inherited = self._pythons.surroundings(self._os_user(job), choice)
-        form = replace(job.form, environment={**own, **job.form.environment, **choice.variables})
+        form = replace(job.form, environment={**own, **self._mps_variables(job), **job.form.environment,
+                                              **choice.variables})
         document = job_document(form, platform=self.platform, code=code, gpu_indices=gpu_indices,
                                 inherit_environment=inherited)
         # one folder on one machine: its lock and journal keep a second keeper from running the command, so nobody

@@ -48,6 +48,7 @@ class MachineView:
     max_trials_per_gpu: int = 1
     use_active_gpu: bool = False
     gpu_indices: tuple[int, ...] | None = None
+    has_mps: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -169,5 +170,6 @@ def _smallest(machine: MachineView, indices: Collection[int]) -> int:
 
 def _choose_gpus(gpu_number: int, machine: MachineView, demand: GpuDemand = ANY_GPU
                  ) -> Assigned | Waits | Impossible:
-    request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices, demand)
+    request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices, demand,
+                         has_mps=machine.has_mps)
     return choose_gpus(request, machine.gpus or (), machine.booked, machine.name, recently_ours=machine.recently_ours)

@@ -470,7 +470,7 @@ class RemoteTrainingService(PollingTrainingService):
             booked=self.context.gpu_book.booked(machine.identity) if _asks(job) and machine.identity else {},
             room=room_on(machine),
             max_trials_per_gpu=settings.max_trial_number_per_gpu, use_active_gpu=settings.use_active_gpu,
-            gpu_indices=settings.gpu_indices)
+            gpu_indices=settings.gpu_indices, has_mps=settings.mps.is_used)
 
     def _booked_before(self, job: TrialJobDetail) -> Any:
         """Where an earlier object of this service has booked a place for it and may have started it; None mostly."""
@@ -539,7 +539,13 @@ class RemoteTrainingService(PollingTrainingService):
 
     def document_of(self, job: TrialJobDetail, machine: RemoteMachine,
                     code: contract.CodeDocument | None) -> contract.JobDocument:
-        return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code)
+        document = trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home,
+                                  code)
+        if machine.settings.mps.is_used and job.form.gpu_number:
+            held = self.context.gpu_book.booked(machine.identity).get(job_and_rank(job.id)[0], ())
+            document["environment"] = {**machine.settings.mps.variables(job.form, memory_held(held)),
+                                       **document["environment"]}
+        return document
 
 
 def _asks(job: TrialJobDetail) -> bool:
