@@ -54,6 +54,8 @@ def place_for(own: str) -> Optional[str]:
 
 def made_in(place: str, own: Optional[str]) -> Optional[str]:
     """The group of all trials there, made where it is not; None where it cannot be, or memory cannot be limited."""
+    if "memory" not in _words(place, "cgroup.controllers"):
+        return None
     group = os.path.join(place, NAME)
     _enable(place)
     try:

@@ -150,6 +150,7 @@ def test_the_group_of_all_trials_leaves_some_memory_to_the_system(tmp_path: Path
 def test_where_memory_cannot_be_limited_there_is_no_such_group(tmp_path: Path) -> None:
     place = group(tmp_path / "place", cgroup__controllers="pids\n")
     assert made_in(str(place), None) is None
+    assert not (place / trials_group.NAME).exists()
 
 
 @pytest.mark.parametrize(("usable", "left"), [(2 * _GB, 0.5 * _GB), (8 * _GB, _GB), (100 * _GB, 5 * _GB)])

@@ -51,7 +51,7 @@ def room_of(about: Mapping[str, Any], cpu_number: float | None, memory_megabytes
 
 def why_never(asked: MachineShare, room: MachineShare, machine: str) -> Reason | None:
     """Why a machine can never run a job that asks for so much; None where it can."""
-    if asked.fits(room, ()):
+    if asked == NOTHING or asked.fits(room, ()):
         return None
     return Reason("machine_too_small", machine=machine, cpus=asked.cpus, memory=asked.memory, has_cpus=room.cpus,
                   has_memory=room.memory)
@@ -59,6 +59,8 @@ def why_never(asked: MachineShare, room: MachineShare, machine: str) -> Reason |
 
 def why_not_now(asked: MachineShare, room: MachineShare, held: Iterable[MachineShare], machine: str) -> Reason | None:
     """What of a machine a job waits for; None where there is enough."""
+    if asked == NOTHING:
+        return None
     held = list(held)
     if asked.fits(room, held):
         return None
