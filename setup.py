@@ -23,7 +23,7 @@ BROWSER_LIBRARIES = {
     "swagger-ui-dist": ("swagger-ui-bundle.js", "swagger-ui-bundle.js.LICENSE.txt", "swagger-ui.css", "LICENSE",
                         "NOTICE"),
 }
-EXTRAS = ("azure", "mcp", "oidc", "s3", "scale", "tensorboard", "tuners")
+EXTRAS = ("azure", "mcp", "oidc", "otel", "s3", "scale", "tensorboard", "tuners")
 
 
 class BuildWithFiles(build_py):
