@@ -26,6 +26,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -119,9 +120,9 @@ class TraceExport:
         """
         digest = hashlib.sha256("\0".join((self._installation, kind, public_id)).encode()).digest()
         trace_id = int.from_bytes(digest[:16]) or 1
-        decision = self._provider.sampler.should_sample(None, trace_id, kind).decision
+        is_sampled = self._provider.sampler.should_sample(None, trace_id, kind).decision is Decision.RECORD_AND_SAMPLE
         return SpanContext(trace_id, int.from_bytes(digest[16:24]) or 1, is_remote=True,
-                           trace_flags=TraceFlags(TraceFlags.SAMPLED if decision.is_sampled() else TraceFlags.DEFAULT))
+                           trace_flags=TraceFlags(TraceFlags.SAMPLED if is_sampled else TraceFlags.DEFAULT))
 
     def _caller(self, traceparent: str) -> SpanContext | None:
         if not traceparent:

@@ -266,8 +266,7 @@ class TunerSessions:
             if not answered.cancelled():
                 error = answered.exception(timeout=0)
                 tracing.passed("tell", time.monotonic() - began, failed="" if error is None else type(error).__name__,
-                               experiment=state.public_id, platform=self._platform,
-                               **({"trial": trial} if trial else {}))
+                               experiment=state.public_id, trial=trial, platform=self._platform)
 
         future.add_done_callback(show)
 

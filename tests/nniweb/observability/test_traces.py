@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rest_framework.test import APIClient
 from nniweb.experiments.models import Attempt, Cluster, Experiment, User
 from nniweb.keeperapi.application import KeeperApplication
 from tests.recorded_spans import RecordedSpans, attributes_of, ids_of, recorded
+from tests.trialkeeper.keeper_run import wait_until
 from trainingservice import tracing
 from trialkeeper import contract
 
@@ -129,11 +129,8 @@ async def send_report(application: KeeperApplication, job: str, token: str = "to
 
 def wait_for(spans: RecordedSpans, name: str, count: int) -> list[Any]:
     """Spans of reports are recorded after the answer."""
-    deadline = time.monotonic() + 60
-    while len(found := spans.named(name)) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count}"
-        time.sleep(0.01)
-    return found
+    wait_until(lambda: len(spans.named(name)) >= count, 60)
+    return spans.named(name)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -38,15 +38,16 @@ def _show_ended(experiment: Experiment, trials: Sequence[Trial]) -> None:
     for trial in trials:
         if trial.pk not in times:
             continue  # deleted meanwhile
-        ids = {"experiment": experiment.public_id, "trial": trial.public_id}
+        whose, which = experiment.public_id, trial.public_id
         made, ended = times[trial.pk][0], times[trial.pk][1] or timezone.now()
         where = ""
         for attempt in attempts[trial.pk]:
             where = attempt.cluster.platform if attempt.cluster is not None else ""
             over = attempt.ended_at or ended
-            tracing.between("wait", attempt.created_at, attempt.started_at or over, **ids, job=attempt.job_name,
-                            platform=where)
+            tracing.between("wait", attempt.created_at, attempt.started_at or over, experiment=whose, trial=which,
+                            job=attempt.job_name, platform=where)
             if attempt.started_at is not None:
-                tracing.between("run", attempt.started_at, over, **ids, job=attempt.job_name, platform=where)
-        tracing.between("trial", made, ended, is_first=True, **ids, platform=where, outcome=str(trial.status),
-                        attempts=len(attempts[trial.pk]))
+                tracing.between("run", attempt.started_at, over, experiment=whose, trial=which, job=attempt.job_name,
+                                platform=where)
+        tracing.between("trial", made, ended, is_first=True, experiment=whose, trial=which, platform=where,
+                        outcome=str(trial.status), attempts=len(attempts[trial.pk]))
