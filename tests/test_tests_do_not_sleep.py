@@ -26,6 +26,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("fakes/nvidia_smi.py", "main"): PROGRAM,
     ("fakes/ray_head.py", "stop"): POLLS,
     ("fakes/ray_head.py", "wait"): POLLS,
+    ("fakes/schedulers/daemons.py", "wait"): POLLS,
     ("fakes/scripted_keeper_server.py", "handle"): PROGRAM,
     ("fakes/slurm_cluster.py", "_wait"): POLLS,
     ("fakes/ssh_machine.py", "start"): POLLS,
