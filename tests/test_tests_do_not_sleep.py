@@ -28,7 +28,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("fakes/ray_head.py", "wait"): POLLS,
     ("fakes/schedulers/daemons.py", "wait"): POLLS,
     ("fakes/scripted_keeper_server.py", "handle"): PROGRAM,
-    ("fakes/slurm_cluster.py", "_wait"): POLLS,
+    ("fakes/slurm_cluster.py", "wait"): POLLS,
     ("fakes/ssh_machine.py", "start"): POLLS,
     ("nniweb/api/clusters/test_api_stuck_platforms.py", "is_soon"): POLLS,
     ("nniweb/keeperapi/keeper_server.py", "__init__"): POLLS,

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,14 @@ class Daemons:
         self.environment = {"PATH": PATH, "HOME": os.environ.get("HOME", "/root"), **environment}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def run(self, program: str, *arguments: str, key: str = "", **more: Any) -> None:
-        """Start a program that stays in the foreground. ``key``: its name here, where that is not the program's."""
+    def run(self, program: str, *arguments: str, key: str = "", inside: Sequence[str] = (), **more: Any) -> None:
+        """Start a program that stays in the foreground. ``key``: its name here, where that is not the program's;
+        ``inside``: a command that becomes the program somewhere else, such as in a namespace."""
         path = shutil.which(program, path=PATH)
         assert path is not None, f"there is no {program}"
         with (self.log / f"{key or Path(program).name}.out").open("ab") as log:
             self._processes[key or Path(program).name] = subprocess.Popen(
-                [path, *arguments], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [*inside, path, *arguments], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, cwd="/", **more)
 
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
@@ -49,6 +50,9 @@ class Daemons:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
 
     def end_all(self) -> None:
         for name in reversed(list(self._processes)):
