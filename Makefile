@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # worker: each server and browser of a file is started once.
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints docs docs-versions wheel release structure
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages slow-packages constraints docs docs-versions wheel release structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -51,7 +51,11 @@ docs-versions: packages
 test: lint docs
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 
-test-all: lint docs
+# Schedulers and databases that only slow tests start.
+slow-packages:
+	@python=$$(scripts/find-python.sh --install) && exec "$$python" scripts/prepare.py slow-tests
+
+test-all: slow-packages lint docs
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -n $(PYTEST_JOBS) tests
 	$(MAKE) test-postgresql
 
