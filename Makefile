@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # worker: each server and browser of a file is started once.
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints docs wheel structure
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints docs wheel image structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -18,6 +18,7 @@ help:
 	@echo "make audit        look up known vulnerabilities of the Python packages (asks the Python Package Index)"
 	@echo "make docs         build the documentation site (docs-site), which the server has at /docs/"
 	@echo "make wheel        build the package (dist/*.whl) for pip, with the browser libraries and the documentation"
+	@echo "make image        build the package, and an image with it for containers (needs podman or docker)"
 	@echo "make structure    print files per folder, import cycles, and imports between folders"
 	@echo "make lint         run only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a running demo (needs chromium)"
@@ -67,6 +68,11 @@ constraints:
 wheel: docs
 	rm -rf dist
 	$(PYTHON_IN_VENV) -m build --no-isolation --outdir dist
+
+# IMAGE=name:tag and BUILD="--build-arg EXTRAS=scale,s3" may be given.
+IMAGE = nniweb:latest
+image: wheel
+	$$(command -v podman || echo docker) build $(BUILD) --file docs/deploy/containers/Containerfile --tag $(IMAGE) .
 
 screenshots: packages
 	$(PYTHON_IN_VENV) scripts/screenshots.py
