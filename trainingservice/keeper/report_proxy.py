@@ -175,7 +175,8 @@ class ReportProxy:
         for start in range(0, len(waiting), contract.MOST_SEVERAL_REPORTS):
             batch = waiting[start: start + contract.MOST_SEVERAL_REPORTS]
             answers = self._ask_several([quiet for _, _, quiet in batch]) if len(batch) > 1 else None
-            for (number, request, _), answer in zip(batch, answers or [None] * len(batch), strict=True):
+            nobody: list[dict[str, Any] | None] = [None] * len(batch)
+            for (number, request, _), answer in zip(batch, answers or nobody, strict=True):
                 if answer is None:
                     self._pass_on_soon(number, request)
                     continue
