@@ -68,10 +68,10 @@ def engine_environment(inherited: Mapping[str, str], mark: str) -> Dict[str, str
 
 
 def run_command(container: contract.ContainerDocument, *, name: str, mark: str, labels: Mapping[str, str],
-                mounts: Sequence[Mount], script: str, user: str, gpus: Optional[Sequence[int]], devices: Devices,
+                mounts: Sequence[Mount], script: str, user: str, gpus: Optional[Sequence[str]], devices: Devices,
                 cpus: Optional[float] = None, memory: Optional[int] = None, shared_memory: int = 0) -> List[str]:
-    """The words of the command. ``user``: "uid:gid" outside. ``gpus``: indices on the machine, None and []: none.
-    ``memory``, ``shared_memory`` in bytes; 0: the engine's default. Raises CannotMount.
+    """The words of the command. ``user``: "uid:gid" outside. ``gpus``: numbers or names (MIG) of GPUs on the machine,
+    None and []: none. ``memory``, ``shared_memory`` in bytes; 0: the engine's default. Raises CannotMount.
     """
     is_podman = container["engine"] == contract.PODMAN
     # root of a user's own engine is that user outside, and root outside where root itself runs podman, as it does
@@ -104,19 +104,19 @@ def _mount_text(mount: Mount) -> str:
     return text + ",readonly" if mount.read_only else text
 
 
-def _gpu_words(is_podman: bool, gpus: Optional[Sequence[int]], devices: Devices) -> List[str]:
+def _gpu_words(is_podman: bool, gpus: Optional[Sequence[str]], devices: Devices) -> List[str]:
     if not gpus:
         return []
     if not devices.is_nvidia:
         return [word for file in devices.files for word in ("--device", file)]
     if is_podman:
-        return [word for gpu in gpus for word in ("--device", "nvidia.com/gpu=%d" % gpu)]
-    return ["--gpus", '"device=%s"' % ",".join(map(str, gpus))]  # docker reads the words between commas as fields
+        return [word for gpu in gpus for word in ("--device", "nvidia.com/gpu=%s" % gpu)]
+    return ["--gpus", '"device=%s"' % ",".join(gpus)]  # docker reads the words between commas as fields
 
 
-def gpus_inside(gpus: Optional[List[int]], devices: Devices) -> Optional[List[int]]:
+def gpus_inside(gpus: Optional[List[str]], devices: Devices) -> Optional[List[str]]:
     """The numbers that a trial's GPUs have inside: NVIDIA's container has no others, and counts from 0."""
-    return list(range(len(gpus))) if gpus and devices.is_nvidia else gpus
+    return [str(number) for number in range(len(gpus))] if gpus and devices.is_nvidia else gpus
 
 
 def mounts_of(folder: str, *, working_directory: str, nni_folder: str, checkpoints: Optional[str],

@@ -90,16 +90,21 @@ class ContainerTrial:
         self._devices = devices_here()
 
     def job_inside(self, job: contract.JobDocument) -> contract.JobDocument:
-        """What the trial's variables are made of: nothing of the machine's own, and the numbers of GPUs inside."""
+        """What the trial's variables are made of: nothing of the machine's own."""
         inside = job.copy()
         inside["path"] = []
-        inside["gpu_indices"] = gpus_inside(job.get("gpu_indices"), self._devices)
         return inside
+
+    def gpus_inside(self, gpus: Optional[List[str]]) -> Optional[List[str]]:
+        """How the trial's GPUs are named inside; ``gpus``: how they are outside."""
+        return gpus_inside(gpus, self._devices)
 
     def start(self, job: contract.JobDocument, command: str, environment: Mapping[str, str], *,
               working_directory: str, nni_folder: str, checkpoints: Optional[str], wake: Optional[str],
-              for_trials: Optional[str], stdout: str, stderr: str) -> ContainerProcess:
-        """``environment``: all variables of the trial, made from ``job_inside``. Raises CannotStart, NoRoom."""
+              for_trials: Optional[str], gpus: Optional[List[str]], stdout: str, stderr: str) -> ContainerProcess:
+        """``environment``: all variables of the trial, made from ``job_inside``. ``gpus``: as CUDA names them outside.
+        Raises CannotStart, NoRoom.
+        """
         if not os.path.isdir(working_directory):
             raise CannotStart("the folder %s does not exist on %s; the command should run in it"
                               % (working_directory, machine.host()))
@@ -115,7 +120,7 @@ class ContainerTrial:
                 mounts=mounts_of(
                     self._folder, working_directory=working_directory, nni_folder=nni_folder, checkpoints=checkpoints,
                     wake=wake, for_trials=for_trials, further=self._handed_on()),
-                script=script, user="%d:%d" % (os.geteuid(), os.getegid()), gpus=job.get("gpu_indices"),
+                script=script, user="%d:%d" % (os.geteuid(), os.getegid()), gpus=gpus,
                 devices=self._devices, cpus=limits.get("cpu_number"), memory=limits.get("memory_bytes"),
                 shared_memory=_shared_memory())
         except CannotMount as error:

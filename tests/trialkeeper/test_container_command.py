@@ -50,7 +50,7 @@ def test_nobody_becomes_root_of_the_machine_by_a_daemon_of_root_s(engine, rootle
 
 
 def test_nothing_makes_a_container_wider_than_it_has_to_be():
-    for found in (words(), words("docker"), words(network="host", gpus=[0])):
+    for found in (words(), words("docker"), words(network="host", gpus=["0"])):
         assert not {"--privileged", "--cap-add", "--volume", "-v", "--pid", "--ipc", "--volumes-from"} & set(found)
         assert after(found, "--cap-drop") == ["all"]
 
@@ -69,16 +69,16 @@ def test_limits_are_passed_on_and_swap_is_no_way_around_them():
 
 
 def test_gpus_are_named_by_cdi_for_podman_by_gpus_for_docker_and_by_files_where_they_are_amd_s():
-    assert after(words(gpus=[0, 2]), "--device") == ["nvidia.com/gpu=0", "nvidia.com/gpu=2"]
-    assert after(words("docker", gpus=[0, 2]), "--gpus") == ['"device=0,2"']
-    assert after(words(gpus=[1], devices=AMD), "--device") == ["/dev/kfd", "/dev/dri"]
+    assert after(words(gpus=["0", "2"]), "--device") == ["nvidia.com/gpu=0", "nvidia.com/gpu=2"]
+    assert after(words("docker", gpus=["0", "2"]), "--gpus") == ['"device=0,2"']
+    assert after(words(gpus=["1"], devices=AMD), "--device") == ["/dev/kfd", "/dev/dri"]
     for gpus in (None, []):
         assert not {"--device", "--gpus"} & set(words(gpus=gpus))
 
 
 def test_inside_gpus_of_nvidia_are_counted_from_zero():
-    assert gpus_inside([2, 5], NVIDIA) == [0, 1]
-    assert gpus_inside([2, 5], AMD) == [2, 5]
+    assert gpus_inside(["2", "MIG-1/2"], NVIDIA) == ["0", "1"]
+    assert gpus_inside(["2", "5"], AMD) == ["2", "5"]
     assert (gpus_inside([], NVIDIA), gpus_inside(None, NVIDIA)) == ([], None)
 
 

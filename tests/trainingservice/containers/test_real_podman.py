@@ -11,7 +11,6 @@ import pytest
 
 from tests.fakes.real_podman import RealPodman
 from tests.trainingservice.local.test_run_as import user  # noqa: F401
-from trainingservice.local import service as local_service
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.testing.processes import processes_of
 from trainingservice.trial_job import ResumedJob
@@ -142,18 +141,10 @@ def test_a_trial_goes_on_while_the_server_is_away(bench, podman):
     bench.wait("its container is gone", lambda: not podman.containers())
 
 
-def test_a_limit_of_memory_holds_inside_and_is_told(bench, podman, monkeypatch):
-    document = local_service.LocalTrainingService._document
-
-    def with_limits(self, *arguments):
-        made = document(self, *arguments)
-        made["limits"] |= {"memory_bytes": 64 * 1024 ** 2, "cpu_number": 0.5}
-        return made
-
-    monkeypatch.setattr(local_service.LocalTrainingService, "_document", with_limits)
+def test_a_limit_of_memory_holds_inside_and_is_told(bench, podman):
     service = bench.open_service()
     form = replace(bench.form("exec python3 -c 'x = bytearray(400_000_000); x[::4096] = b\"1\" * len(x[::4096])'"),
-                   options=options_of(bench))
+                   options=options_of(bench), memory_bytes=64 * 1024 ** 2, cpu_number=0.5)
     service.submit_trial_job(form)
     detail = bench.wait_for_end(service, form, TrialJobStatus.FAILED)
     assert detail.exit_code == 137

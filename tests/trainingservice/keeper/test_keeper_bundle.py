@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import marshal
 import os
 import shutil
 import subprocess
@@ -142,3 +143,18 @@ def test_docstrings_of_functions_are_not_compiled_and_text_that_they_use_is(tmp_
             "print(texts.__file__[-1], texts.told(), texts.told.__doc__, texts.same(), texts.several())")
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout == "c said None same (['ab', 'ac'], 'first')\n"
+
+
+def lines_of(code):
+    """Of each instruction, also of functions inside."""
+    here = {place: line for start, end, line in code.co_lines() for place in range(start, end, 2)}
+    inside = [lines_of(each) for each in code.co_consts if isinstance(each, type(code))]
+    return code.co_name, here, inside
+
+
+def test_tracebacks_have_the_lines_of_the_source():
+    bundle = zipfile.ZipFile(io.BytesIO(compiled_keeper_bytes()))
+    for module in ("keeper", "agent", "journal"):
+        source = Path(trialkeeper.__file__).with_name(f"{module}.py").read_text()
+        compiled = marshal.loads(bundle.read(f"trialkeeper/{module}.pyc")[16:])
+        assert lines_of(compiled) == lines_of(compile(source, module, "exec", dont_inherit=True))
