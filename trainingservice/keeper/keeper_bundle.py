@@ -6,8 +6,8 @@ hash, says which keeper it is and a machine that has it need not get it again.
 
 Python compiles what it imports from a zipapp at each start, which is half of what the start of a keeper takes. The
 zipapp that is laid on a disk therefore has each module compiled, too, by the server's Python, without the docstrings of
-functions and columns of lines: the same sources and the same Python give the same bytes. A Python of another version passes over what it
-cannot use and compiles the source.
+functions and the columns of lines: the same sources and the same Python give the same bytes. A Python of another
+version passes over what it cannot use and compiles the source.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ def _renamed(code: CodeType, name: str) -> CodeType:
 def _lines_of(code: CodeType) -> bytes:
     """The table of lines without columns, which are a third of all compiled code and mark a word in tracebacks.
 
-    Entries of Python 3.11 and later: 0x80, kind and length, then the difference of the line (kind 13); kind 15 has none.
+    Entries of Python 3.11 and later: 0x80, kind and length, then the difference of the line (kind 13); kind 15 has no
+    line.
     """
     table, before = bytearray(), code.co_firstlineno
     for start, end, line in code.co_lines():
