@@ -112,6 +112,8 @@ class RealPodman:
         """End what is left, and give the store back."""
         self.run("rm", "--all", "--force", "--time", "0", check=False)
         self.run("rmi", "--all", "--force", check=False)
+        if self.user is not None:  # podman of a user leaves a process behind that holds the user's namespace
+            self.run("system", "migrate", check=False)
 
 
 def _resource_limit() -> int:
