@@ -6,7 +6,8 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # worker: each server and browser of a file is started once.
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints docs wheel structure
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint style types imports checked packages \
+        constraints docs wheel structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -32,19 +33,29 @@ packages:
 structure: packages
 	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m structure
 
-lint: packages
+lint: style types imports
+
+style: packages
 	$(PYTHON_IN_VENV) -m ruff check .
+
+types: packages
 	$(PYTHON_IN_VENV) -m mypy nniweb trainingservice trialkeeper scripts
+
+imports: packages
 	.venv/bin/lint-imports --no-cache
 
 # Only what has changed is built again; a link that leads nowhere fails.
 docs: packages
 	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m docs_site
 
-test: lint docs
+# Two at a time: each of these uses one processor.
+checked:
+	@$(MAKE) -j 2 lint docs
+
+test: checked
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 
-test-all: lint docs
+test-all: checked
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -n $(PYTEST_JOBS) tests
 	$(MAKE) test-postgresql
 
