@@ -292,7 +292,8 @@ def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]
     return f"Waits for {count_of(asked)}{each}: {_few_are_free(machine, free, held)}."
 
 
-def _share(cpus: float, memory: int) -> str:
+def share_in_words(cpus: float | None, memory: int | None) -> str:
+    """``2 CPUs and 8.0 GB of memory``; ``memory`` in bytes. What is nothing is left out."""
     parts = [count_of_cpus(cpus)] if cpus else []
     return " and ".join([*parts, *([f"{byte_size(memory)} of memory"] if memory else [])])
 
@@ -304,14 +305,14 @@ def count_of_cpus(cpus: float) -> str:
 
 def _machine_share_held(machine: str, cpus: float, memory: int, free_cpus: float, free_memory: int) -> str:
     left = [*([count_of_cpus(free_cpus)] if cpus else []), *([byte_size(free_memory)] if memory else [])]
-    return (f"Waits for {_share(cpus, memory)}: other trials have the rest of machine {machine}, {' and '.join(left)} "
-            "are left.")
+    return (f"Waits for {share_in_words(cpus, memory)}: other trials have the rest of machine {machine}, "
+            f"{' and '.join(left)} are left.")
 
 
 def _machine_too_small(machine: str, cpus: float, memory: int, has_cpus: float, has_memory: int) -> str:
-    has = _share(has_cpus if cpus else 0.0, has_memory if memory else 0)
-    return (f"This trial asks for {_share(cpus, memory)}, but trials may have {has} of machine {machine}; lower "
-            "trialCpuNumber or trialMemorySize, or raise what trials may have.")
+    has = share_in_words(has_cpus if cpus else 0.0, has_memory if memory else 0)
+    return (f"This trial asks for {share_in_words(cpus, memory)}, but trials may have {has} of machine {machine}; "
+            "lower trialCpuNumber or trialMemorySize, or raise what trials may have.")
 
 
 def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
