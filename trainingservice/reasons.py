@@ -874,6 +874,9 @@ CODES: dict[str, Kind] = {
     "not_submitted": Kind(
         "The platform could not accept the trial at the moment. said: why; because: the same with its code.",
         lambda said, pause, because=None: f"{said} It is submitted again in {pause:g} s."),
+    "file_storage": Kind(
+        "The storage of files, which has the code of the trial, cannot be used at the moment. what: what it does.",
+        lambda what: f"The trial's code is in the server's storage of files, which {what}."),
     "requeued": Kind(
         "The platform put the trial back into its queue.", lambda: "The platform put the trial back into its queue."),
     "not_answering": Kind(

@@ -130,6 +130,8 @@ def parameter_file_name(index: int) -> str:
 # --- limits --------------------------------------------------------------------------------
 #: A report's body after decompression, in bytes. Servers refuse more with 413.
 MAX_REPORT_BYTES = 4 * 1024 * 1024
+#: Reports without entries that one request may bring for several keepers.
+MOST_SEVERAL_REPORTS = 500
 #: Keepers gather entries into reports of about this size.
 REPORT_BATCH_BYTES = 512 * 1024
 #: NNI's own limit for one metric: shorter than this many bytes.

@@ -156,6 +156,7 @@ EXAMPLES = {
     "container_waits": ({"pod": "p", "image": "x", "cause": "CreateContainerError"}, "(CreateContainerError)."),
     "scheduler": ({"scheduler": "Slurm", "cause": "Priority", "said": "others go first."}, "Slurm's queue: others"),
     "not_submitted": ({"said": "It is away.", "pause": 5.0}, "in 5 s"),
+    "file_storage": ({"what": "does not answer"}, "storage of files, which does not answer."),
     "requeued": ({}, "queue"),
     "not_answering": ({}, "5 minutes"),
     "keeper_version": ({"version": "9", "newer": True, "spoken": [1, 2]},

@@ -129,6 +129,8 @@ class Trial(models.Model):
     #: where there are none. Results that count are those where it is not False.
     feasible = models.BooleanField(null=True, editable=False)
     revision = models.BigIntegerField(default=0)
+    #: Until when a page of it counts as open; None: nobody has looked, or it makes no difference.
+    watched_until = models.DateTimeField(null=True, editable=False)
     #: When retention removed what it wrote, its intermediate results and readings, its kept files; None: not (yet).
     #: ``retention.NOTHING_THERE`` where there was nothing.
     output_removed_at = models.DateTimeField(null=True, editable=False)
@@ -286,6 +288,8 @@ class Attempt(models.Model):
     observed_end = models.JSONField(null=True)
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)
+    #: Seconds after ``heard_at`` in which its keeper was asked to report again; None: an earlier version asked it.
+    report_within = models.PositiveSmallIntegerField(null=True, editable=False)
     unseen_since = models.DateTimeField(null=True)
     #: When somebody wanted the platform asked about its job now; None once that was done.
     refresh_asked_at = models.DateTimeField(null=True)
