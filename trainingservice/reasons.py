@@ -809,8 +809,9 @@ CODES: dict[str, Kind] = {
         "The trial was placed on the machine, but the machine cannot start its keeper now. said: what is missing.",
         lambda machine, said: said),
     "machine_kept": Kind(
-        "GPUs of the machine are reserved for a trial that asks for more of them and has waited longer.",
-        lambda machine: f"{machine} is reserved for a trial that asks for more GPUs and has waited longer."),
+        "The machine is reserved for a trial that asks for more of what it has and has waited longer. of: GPUs, or "
+        "memory or CPUs.",
+        lambda machine, of="GPUs": f"{machine} is reserved for a trial that asks for more {of} and has waited longer."),
     "gpus_not_seen": Kind("The machine's GPUs have not been read yet.", _gpus_not_seen),
     "gpus_unread": Kind("The machine's GPUs cannot be read at the moment. error: what nvidia-smi said.", _gpus_unread),
     "no_python": Kind(
