@@ -438,6 +438,15 @@ def _no_python(machine: str, named: str, given_by: str, user: str = "") -> str:
             f"correct {given_by}.")
 
 
+def _container_not_permitted(field: str, asked: str, permitted: list[str]) -> str:
+    may = ", ".join(shown(one) for one in permitted[:20]) or "none"
+    if not asked:
+        return (f"On this server's own machine trials run in an image only. Give dockerImage; permitted are {may}. (An "
+                "administrator decides this in local_config.)")
+    return (f"On this server's own machine {field} may not be {shown(asked)}; permitted are {may}. Choose one of them, "
+            "or ask an administrator to add it to local_config.")
+
+
 def _no_nvidia_smi(machine: str, asked: int | None = None) -> str:
     if asked is None:
         return f"{machine} has no nvidia-smi on its PATH."
@@ -819,6 +828,22 @@ CODES: dict[str, Kind] = {
         "named: the environment; given_by: the option that names it; user: the user of the trials, empty for the "
         "server's own.",
         _no_python),
+    "no_container_engine": Kind(
+        "The trials name an image (dockerImage), and the machine has no program to run it. engine: the program that "
+        "was looked for.",
+        lambda machine, engine, image: (
+            f"Trials run in the image {image}, and machine {machine} has no {engine} on its PATH. Install podman there "
+            "(Debian and Ubuntu: apt-get install podman), or remove dockerImage.")),
+    "container_engine_fails": Kind(
+        "The program that runs the trials' image does not work on the machine. engine: the program; said: what it "
+        "said.",
+        lambda machine, engine, said: (
+            f"{engine} does not work on machine {machine}{f': {said}' if said else ''}. Try \"{engine} info\" there as "
+            "the user of the trials.")),
+    "container_not_permitted": Kind(
+        "The settings of the server's own machine do not permit the trials' image, its network, or trials without an "
+        "image. field: of the experiment; asked: what it says there; permitted: what may be written instead.",
+        _container_not_permitted),
     "gpus_faulty": Kind(
         "GPUs of the machine do not work, or their memory has had errors. gpus: of each gpu (its number), fault (lost, "
         "needs_reset, or \"\": it works) and errors. Those with a fault get no trials.", _gpus_faulty),
