@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # worker: each server and browser of a file is started once.
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints docs docs-versions wheel release structure
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages slow-packages constraints docs docs-versions wheel image release structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs-versions  add the documentation of this version to those in docs-versions, for a public host"
 	@echo "make wheel        build the package (dist/*.whl) for pip, with the browser libraries and the documentation"
 	@echo "make release      check that this commit is a release, and put all that is published of it into dist"
+	@echo "make image        build the package, and an image with it for containers (needs podman or docker)"
 	@echo "make structure    print files per folder, import cycles, and imports between folders"
 	@echo "make lint         run only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a running demo (needs chromium)"
@@ -51,7 +52,11 @@ docs-versions: packages
 test: lint docs
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 
-test-all: lint docs
+# Schedulers and databases that only slow tests start.
+slow-packages:
+	@python=$$(scripts/find-python.sh --install) && exec "$$python" scripts/prepare.py slow-tests
+
+test-all: slow-packages lint docs
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -n $(PYTEST_JOBS) tests
 	$(MAKE) test-postgresql
 
@@ -79,6 +84,11 @@ wheel: docs
 release: docs
 	@$(PYTHON_IN_VENV) scripts/prepare.py release
 	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m release
+
+# IMAGE=name:tag and BUILD="--build-arg EXTRAS=scale,s3" may be given.
+IMAGE = nniweb:latest
+image: wheel
+	$$(command -v podman || echo docker) build $(BUILD) --file docs/deploy/containers/Containerfile --tag $(IMAGE) .
 
 screenshots: packages
 	$(PYTHON_IN_VENV) scripts/screenshots.py

@@ -200,14 +200,25 @@ STORAGES = {
                             "file_permissions_mode": 0o600}},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-# checkpoints may lie elsewhere than the other files
-_checkpoint_storage = text("NNIWEB_CHECKPOINT_STORAGE")
+
+
+def _storage_class(variable: str) -> str:
+    name = text(variable)
+    if name == "nniweb.storage.s3_storage.S3Storage":
+        _needs_package("minio", variable, "s3")
+    if name and not _is_importable(name.rpartition(".")[0]):
+        raise ImproperlyConfigured(f"{variable} must be the dotted name of a storage class of Django, not "
+                                   f"{shown(name)}.")
+    return name
+
+
+# all of them may lie elsewhere, and checkpoints elsewhere than the other files
+_file_storage, _file_options = _storage_class("NNIWEB_FILE_STORAGE"), json_object("NNIWEB_FILE_STORAGE_OPTIONS")
+if _file_storage:
+    STORAGES["default"] = {"BACKEND": "nniweb.storage.elsewhere.StorageElsewhere", "OPTIONS": {
+        "backend": _file_storage, "options": _file_options, "folder": str(DATA_FOLDER / "files")}}
+_checkpoint_storage = _storage_class("NNIWEB_CHECKPOINT_STORAGE")
 _checkpoint_options = json_object("NNIWEB_CHECKPOINT_STORAGE_OPTIONS")
-if _checkpoint_storage == "nniweb.storage.s3_storage.S3Storage":
-    _needs_package("minio", "NNIWEB_CHECKPOINT_STORAGE", "s3")
-if _checkpoint_storage and not _is_importable(_checkpoint_storage.rpartition(".")[0]):
-    raise ImproperlyConfigured("NNIWEB_CHECKPOINT_STORAGE must be the dotted name of a storage class of Django, not "
-                               f"{shown(_checkpoint_storage)}.")
 if _checkpoint_storage:
     STORAGES["checkpoints"] = {"BACKEND": _checkpoint_storage, "OPTIONS": _checkpoint_options}
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024

@@ -2,6 +2,7 @@
 
     python3 scripts/prepare.py server [ARGUMENT ...]   prepare, then become "manage.py serve ARGUMENT ..."
     python3 scripts/prepare.py tests                   prepare what the tests need, and return
+    python3 scripts/prepare.py slow-tests              the same, with what only slow tests need
     python3 scripts/prepare.py release                 install what "make release" needs beside that, and return
     python3 scripts/prepare.py constraints             write requirements/constraints.txt from what is installed
 
@@ -227,7 +228,7 @@ def wait_for_others() -> object:
 def main(arguments: list[str]) -> int:
     checkout = Checkout()
     what = arguments[0] if arguments else ""
-    if what not in ("server", "tests", "release", "constraints"):
+    if what not in ("server", "tests", "slow-tests", "release", "constraints"):
         say(__doc__ or "")
         return 2
     lock = wait_for_others()
@@ -247,7 +248,8 @@ def main(arguments: list[str]) -> int:
         else:
             checkout.python_packages("requirements/dev.txt", "the Python packages of the tests")
             checkout.browser_libraries(for_tests=True)
-            debian_packages.install(checkout.root / "requirements" / "debian.txt", say)
+            for name in ("debian", "debian-slow") if what == "slow-tests" else ("debian",):
+                debian_packages.install(checkout.root / "requirements" / f"{name}.txt", say)
     except StepFailed as error:
         print(f"\n{error}", file=sys.stderr)
         return 1

@@ -22,6 +22,7 @@ from nniweb.database.outage_logs import first_line
 from nniweb.experiments.ingest import reports, unsupported_protocol
 from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.ingest.report_answers import Answer
+from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.keeperapi.report_spans import ReportSpans
 from nniweb.observability import process_figures
@@ -78,6 +79,10 @@ class GroupCommit:
 
     async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> Answer:
         """Wait for the commit and return the answer. Raises TooManyWaiting."""
+        return await self.enqueue(job_name, token_hash, body, content_encoding)
+
+    def enqueue(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> "asyncio.Future[Answer]":
+        """The answer that comes after the commit. Called on the loop that waits for it. Raises TooManyWaiting."""
         if self._queue.qsize() >= MAX_WAITING:
             raise TooManyWaiting
         loop = asyncio.get_running_loop()
@@ -87,7 +92,7 @@ class GroupCommit:
             self._read_on[loop] = []
             loop.call_soon(self._hand_over, loop)
         self._read_on[loop].append(waiting)
-        return await waiting.future
+        return waiting.future
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         read_on = self._read_on.pop(loop)
@@ -156,6 +161,7 @@ class GroupCommit:
                 give_connection_back()
                 self._answer(group, answers)
                 self._trace(group, answers)
+                intervals.count_if_due()
             except BaseException:  # the thread begins again; whoever has no answer yet would wait for ever
                 self._answer(group, [self._come_again()] * len(group))
                 raise

@@ -18,12 +18,20 @@ class HeardRow(NamedTuple):
     accepted: int
     journal_id: str
     heard_at: Any
+    report_within: int
     parameter_index: int
     awaited_index: int
     stored_bytes: int
     was_accepted: int
     was_of: str
     was_listened: int
+
+
+class ResourcesRow(NamedTuple):
+    """An attempt's latest reading, as the database's driver wants JSON."""
+
+    id: int
+    resources: Any
 
 
 class ListenedRow(NamedTuple):
@@ -104,11 +112,13 @@ class Change(NamedTuple):
 # the name by which the platform knows the machine is better than the one it has for itself
 STARTED = ("UPDATE experiments_attempt SET machine_name = COALESCE(NULLIF(machine_name, ''), %s),"
            " working_directory = %s WHERE id = %s")
-RESOURCES = "UPDATE experiments_attempt SET resources = %s WHERE id = %s"
+RESOURCES = Change(ResourcesRow, "UPDATE experiments_attempt SET resources = new.resources"
+                                 " FROM new WHERE experiments_attempt.id = new.id")
 # nearly all reports need these three
 HEARD = Change(HeardRow,
                "UPDATE experiments_attempt SET accepted = new.accepted, journal_id = new.journal_id,"
-               " heard_at = new.heard_at, unseen_since = NULL, parameter_index = new.parameter_index,"
+               " heard_at = new.heard_at, report_within = new.report_within, unseen_since = NULL,"
+               " parameter_index = new.parameter_index,"
                " awaited_index = new.awaited_index, stored_bytes = new.stored_bytes"
                " FROM new WHERE experiments_attempt.id = new.id AND experiments_attempt.accepted = new.was_accepted"
                " AND experiments_attempt.journal_id = new.was_of"
