@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from docs_site.build import BuildFailed, built_site
+from docs_site.build import BuildFailed, build, built_site
 from docs_site.versions import add_version, main
 
 import nniweb
@@ -69,3 +69,14 @@ def test_the_servers_own_documentation_says_its_version_in_the_header_and_has_no
     assert re.search(rf'<span class="md-ellipsis">\s*NNI Web {re.escape(nniweb.__version__)}\s*</span>', page)
     [settings] = re.findall(r'<script id="__config" type="application/json">(.*?)</script>', page)
     assert not json.loads(settings).get("version")
+
+
+@pytest.mark.slow
+def test_the_site_is_the_same_bytes_each_time_it_is_built(tmp_path: Path) -> None:
+    """It lies in the wheel, which anybody can build again."""
+    build(tmp_path / "again")
+    first = contents(built_site())
+    first.pop(Path(".built-from"))
+    again = contents(tmp_path / "again")
+    assert sorted(str(name) for name in first.keys() ^ again.keys()) == []
+    assert [str(name) for name in first if first[name] != again[name]] == []
