@@ -107,8 +107,8 @@ def test_the_bill_lists_what_an_installation_gets(dist: Path) -> None:
 
 
 def test_the_same_commit_elsewhere_later_and_by_somebody_else_gives_the_same_bytes(
-        dist: Path, tools: Path, tmp_path: Path) -> None:
-    other = tagged_copy(tmp_path / "a longer name" / "of a folder", umask=0o077)
+        copy: Path, dist: Path, tools: Path, tmp_path: Path) -> None:
+    other = tagged_copy(tmp_path / "a longer name" / "of a folder", copy, umask=0o077)
     for path in other.rglob("*"):
         if path.is_file() and not path.is_symlink() and ".git" not in path.parts:
             os.utime(path, (time.time() - 9_000_000, time.time() - 9_000_000))
