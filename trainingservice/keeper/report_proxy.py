@@ -174,8 +174,9 @@ class ReportProxy:
         waiting = self._taken_quiet()
         for start in range(0, len(waiting), contract.MOST_SEVERAL_REPORTS):
             batch = waiting[start: start + contract.MOST_SEVERAL_REPORTS]
-            answers = self._ask_several([quiet for _, _, quiet in batch]) if len(batch) > 1 else None
-            for (number, request, _), answer in zip(batch, answers or [None] * len(batch), strict=True):
+            told = self._ask_several([quiet for _, _, quiet in batch]) if len(batch) > 1 else None
+            answers: Sequence[dict[str, Any] | None] = told if told else [None] * len(batch)
+            for (number, request, _), answer in zip(batch, answers, strict=True):
                 if answer is None:
                     self._pass_on_soon(number, request)
                     continue
