@@ -13,7 +13,7 @@ def last_heard(trial_pk: int, now: datetime) -> dict[str, Any] | None:
     """
     found = Attempt.objects.under_way().filter(trial=trial_pk, heard_at__isnull=False).order_by("-number").values_list(
         "heard_at", "report_within").first()
-    if found is None:
+    heard_at, within = found or (None, None)
+    if heard_at is None:
         return None
-    heard_at, within = found
     return {"ago": max(0.0, (now - heard_at).total_seconds()), "within": within or SHORTEST}
