@@ -51,6 +51,7 @@ PROGRAMS = {
     "remote_trials": Program(20, ("--rounds", "1", "--trials", "40")),
     "statements": Program(5, ("--rounds", "100")),
     "budgets": Program(5, ("--rows", "2000", "--rounds", "50")),
+    "traces": Program(5, ("--points", "20000", "--reports", "50")),
     "placement": Program(10, ("--trials", "200")),
     "gpu_packing": Program(10, ("--seeds", "1", "--trials", "150")),
     "tuner_suggestions": Program(10, ("--trials", "1000")),

@@ -26,6 +26,7 @@ from nniweb.keeperapi.report_limits import ReportLimits
 from nniweb.keeperapi.waiting_places import MAX_QUESTION_BYTES, WaitingPlaces, read_question
 from nniweb.middleware.backpressure import with_backpressure
 from nniweb.observability import process_figures
+from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
 from trainingservice.receiver.several_reports import SignOfLife, read_several
@@ -119,6 +120,10 @@ class KeeperApplication:
             logger.warning("a keeper is asked to retry; the database's error: %s", error)
             await send_document(send, 503, error_document(
                 contract.ERROR_BUSY, "The server's database cannot be used at the moment."), retry_after=2)
+        except StorageFailed as error:
+            logger.warning("a keeper is asked to retry: %s", error)
+            await send_document(send, 503, error_document(
+                contract.ERROR_BUSY, "The server's storage of files cannot be used at the moment."), retry_after=30)
         except SenderGone:
             logger.debug("a keeper closed the connection in the middle of %s", path)
 

@@ -24,7 +24,9 @@ from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.sql.idle_connections import give_connection_back
+from nniweb.keeperapi.report_spans import ReportSpans
 from nniweb.observability import process_figures
+from trainingservice import tracing
 from trainingservice.lasting_thread import LastingThread, in_short
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport, UnspokenVersion, read_report
 from trialkeeper import contract
@@ -68,6 +70,7 @@ class GroupCommit:
         self._stopping = threading.Event()
         #: Monotonic time at which the first report of the group under way arrived.
         self._oldest: float | None = None
+        self._spans = ReportSpans()
         process_figures.show_queue(self._queue.qsize, self._oldest_seconds)
 
     def _oldest_seconds(self) -> float:
@@ -157,6 +160,7 @@ class GroupCommit:
                 answers = self._store(group)
                 give_connection_back()
                 self._answer(group, answers)
+                self._trace(group, answers)
                 intervals.count_if_due()
                 give_connection_back()
             except BaseException:  # the thread begins again; whoever has no answer yet would wait for ever
@@ -220,6 +224,20 @@ class GroupCommit:
             logger.warning("the refusal of the keeper of job %s could not be stored; the database's error: %s",
                            waiting.job_name, first_line(error))
         return Answer(answer.status, answer.document(self._installation))
+
+    def _trace(self, group: list[_Waiting], answers: list[Answer]) -> None:
+        """After they were answered: nobody waits for it."""
+        if not tracing.is_on():
+            return
+        now = time.monotonic()
+        try:
+            self._spans.show([(waiting.job_name, answer.status, now - waiting.arrived, len(waiting.body))
+                              for waiting, answer in zip(group, answers, strict=True)])
+            give_connection_back()
+        except DatabaseError as error:
+            logger.debug("the spans of %d reports are left out; the database's error: %s", len(group),
+                         first_line(error))
+            connection.close()
 
     @staticmethod
     def _answer(group: list[_Waiting], answers: list[Answer]) -> None:

@@ -177,16 +177,16 @@ def state_of_clusters() -> int:
 
 
 def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Pieces of output in order; None where there are too many.
+    """Pieces of output in order; None where there are too many, or they are in the storage of files.
 
     As bytes, in base64: a character may begin in one piece and end in the next.
     """
     pieces, size = [], 0
     rows = TrialOutput.objects.filter(**newer).order_by("attempt__number", "stream", "offset").values_list(
-        "attempt__number", "stream", "offset", "data", "skipped")
-    for attempt, stream, offset, data, skipped in rows.iterator(8):
+        "attempt__number", "stream", "offset", "data", "skipped", "storage_path")
+    for attempt, stream, offset, data, skipped, path in rows.iterator(8):
         size += len(data)
-        if size > MOST_OUTPUT:
+        if path is not None or size > MOST_OUTPUT:
             return None
         pieces.append({"attempt": attempt, "stream": stream, "offset": offset, "skipped": skipped,
                        "base64": b64encode(data).decode("ascii")})

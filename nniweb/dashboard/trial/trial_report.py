@@ -1,5 +1,6 @@
 """All that a trial's page shows when it is opened."""
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from nniweb.api.trials.trial_attempts import resource_samples_of
-from nniweb.api.trials.trial_output import read_part, stream_size
+from nniweb.api.trials.trial_output import read_part
 from nniweb.dashboard.experiment_tabs.shown_variants import VariantDiff, diff_of
 from nniweb.dashboard.trial.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
@@ -35,11 +36,17 @@ from nniweb.experiments.models import (
     TrialParameters,
 )
 from nniweb.experiments.models.experiment_cluster import options_on
+from nniweb.experiments.output.pieces import stream_end
+from nniweb.experiments.output.segments import OutputDamaged
 from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.results.rank import rank_of
 from nniweb.experiments.retention.policy import removed_sentences
+from nniweb.http.error_form import STORAGE_AWAY
+from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.nodes.options import rank_rows
 from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
 
 #: Bytes of a stream that the page begins with; what is before can be downloaded.
 SHOWN_OUTPUT = 64 * 1024
@@ -216,11 +223,17 @@ class TrialReport:
 
     def _stream(self, name: str) -> Stream:
         rows = TrialOutput.objects.filter(attempt=self.attempt, stream=name)
-        start = stream_size(rows) - SHOWN_OUTPUT
+        start = stream_end(rows) - SHOWN_OUTPUT
         if start < 4:  # what is left out must hold a character, to be asked for
             start = 0
         may_grow = self.attempt is not None and self.attempt.stage != Attempt.Stage.ENDED
-        part = read_part(rows, start, SHOWN_OUTPUT + 4, may_grow=may_grow)
+        try:
+            part = read_part(rows, start, SHOWN_OUTPUT + 4, may_grow=may_grow)
+        except OutputDamaged as damage:
+            return Stream(name, [(0, f"[{damage}]")], 0, 0)
+        except StorageFailed as error:
+            logger.warning("output cannot be shown: %s", error)
+            return Stream(name, [(0, f"[{STORAGE_AWAY}]")], 0, 0)
         parts, position, missing = [], 0, 0
         for gap in part["gaps"]:
             parts.append((missing, without_terminal_codes(part["text"][position:gap["position"]])))

@@ -168,6 +168,8 @@ class Experiment(models.Model):
     #: When retention removed the copy of its code, and the checkpoints its trials handed on; None: not.
     code_removed_at = models.DateTimeField(null=True, editable=False)
     checkpoints_removed_at = models.DateTimeField(null=True, editable=False)
+    #: The output of all trials that ended until then is in the storage of files, where that is no folder.
+    output_stored_until = models.DateTimeField(null=True, editable=False)
     #: When the worker looks whether its ended jobs are to be removed from the platform; None: they are not, or not now.
     jobs_due_at = models.DateTimeField(null=True, editable=False)
     #: When ended jobs of it were removed from the platform; None: not.

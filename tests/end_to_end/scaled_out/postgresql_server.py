@@ -92,6 +92,11 @@ class PostgresqlServer:
         return self._folder.path / "log"
 
     @property
+    def socket_folder(self) -> str:
+        """For clients that are not given a URL."""
+        return str(self._folder.path)
+
+    @property
     def pid(self) -> int:
         """Of the server's first process."""
         assert self._process is not None, "the server was not started"

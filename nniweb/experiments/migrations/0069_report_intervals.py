@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0067_charged_owner_and_group")]
+    dependencies = [("experiments", "0068_machine_shares")]
 
     operations = [
         migrations.AddField("attempt", "report_within", models.PositiveSmallIntegerField(editable=False, null=True)),
