@@ -9,15 +9,12 @@ from urllib.parse import urlsplit
 import certifi
 import pytest
 
-from tests.fakes.ray_head import RayHead
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.fakes.tls_certificate import make_certificate
-from tests.trainingservice.conformance.test_conformance_ray import OnRealHead
 from trainingservice.errors import TemporaryError
 from trainingservice.ray.api import RayApi
 from trainingservice.ray.config import RayClusterSettings
 from trainingservice.reasons import code_of
-from trainingservice.testing.bench import Bench
 
 
 @pytest.fixture
@@ -100,29 +97,3 @@ def test_a_file_without_a_certificate_is_said_with_its_name(proxy, tmp_path, kin
     assert code_of(error.reason) == "certificate_refused"
     assert str(file) in str(error)
     assert "caFile" in str(error)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_trial_runs_on_a_real_head_behind_tls(tmp_path, keeper_server) -> None:
-    with RayHead() as head, in_front_of(head.address, tmp_path / "tls") as proxy:
-
-        class BehindTls(OnRealHead):
-            def settings(self, **more):
-                return RayClusterSettings(address=f"https://127.0.0.1:{proxy.port}",
-                                          ca_file=tmp_path / "tls" / "authority.pem", **more)
-
-        folder = tmp_path / "bench"
-        folder.mkdir()
-        bench = Bench(BehindTls(tmp_path / "platform", head), keeper_server, folder)
-        try:
-            service = bench.open_service()
-            findings = {finding.check: finding for finding in service.rehearse(quick=True)}
-            assert findings["connection"].ok
-            form = bench.form("echo through TLS")
-            service.submit_trial_job(form)
-            bench.wait_for_end(service, form)
-            assert bench.output(form) == "through TLS\n"
-            assert proxy.passed
-        finally:
-            bench.close()
