@@ -292,7 +292,8 @@ def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]
     return f"Waits for {count_of(asked)}{each}: {_few_are_free(machine, free, held)}."
 
 
-def _share(cpus: float, memory: int) -> str:
+def share_in_words(cpus: float | None, memory: int | None) -> str:
+    """``2 CPUs and 8.0 GB of memory``; ``memory`` in bytes. What is nothing is left out."""
     parts = [count_of_cpus(cpus)] if cpus else []
     return " and ".join([*parts, *([f"{byte_size(memory)} of memory"] if memory else [])])
 
@@ -304,14 +305,14 @@ def count_of_cpus(cpus: float) -> str:
 
 def _machine_share_held(machine: str, cpus: float, memory: int, free_cpus: float, free_memory: int) -> str:
     left = [*([count_of_cpus(free_cpus)] if cpus else []), *([byte_size(free_memory)] if memory else [])]
-    return (f"Waits for {_share(cpus, memory)}: other trials have the rest of machine {machine}, {' and '.join(left)} "
-            "are left.")
+    return (f"Waits for {share_in_words(cpus, memory)}: other trials have the rest of machine {machine}, "
+            f"{' and '.join(left)} are left.")
 
 
 def _machine_too_small(machine: str, cpus: float, memory: int, has_cpus: float, has_memory: int) -> str:
-    has = _share(has_cpus if cpus else 0.0, has_memory if memory else 0)
-    return (f"This trial asks for {_share(cpus, memory)}, but trials may have {has} of machine {machine}; lower "
-            "trialCpuNumber or trialMemorySize, or raise what trials may have.")
+    has = share_in_words(has_cpus if cpus else 0.0, has_memory if memory else 0)
+    return (f"This trial asks for {share_in_words(cpus, memory)}, but trials may have {has} of machine {machine}; "
+            "lower trialCpuNumber or trialMemorySize, or raise what trials may have.")
 
 
 def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
@@ -817,8 +818,9 @@ CODES: dict[str, Kind] = {
         "The trial was placed on the machine, but the machine cannot start its keeper now. said: what is missing.",
         lambda machine, said: said),
     "machine_kept": Kind(
-        "GPUs of the machine are reserved for a trial that asks for more of them and has waited longer.",
-        lambda machine: f"{machine} is reserved for a trial that asks for more GPUs and has waited longer."),
+        "The machine is reserved for a trial that asks for more of what it has and has waited longer. of: GPUs, or "
+        "memory or CPUs.",
+        lambda machine, of="GPUs": f"{machine} is reserved for a trial that asks for more {of} and has waited longer."),
     "gpus_not_seen": Kind("The machine's GPUs have not been read yet.", _gpus_not_seen),
     "gpus_unread": Kind("The machine's GPUs cannot be read at the moment. error: what nvidia-smi said.", _gpus_unread),
     "no_python": Kind(
