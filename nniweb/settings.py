@@ -23,7 +23,7 @@ BASE_DIR = own_files.FOLDER
 
 
 def _needs_package(module: str, variable: str, list_name: str = "scale") -> None:
-    if importlib.util.find_spec(module) is None:
+    if not _is_importable(module):
         raise ImproperlyConfigured(f"{variable} is set, which needs additional packages. Install them: python -m pip "
                                    f"install 'nniweb[{list_name}]' (in a checkout: -r requirements/{list_name}.txt)")
 
@@ -200,14 +200,25 @@ STORAGES = {
                             "file_permissions_mode": 0o600}},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-# checkpoints may lie elsewhere than the other files
-_checkpoint_storage = text("NNIWEB_CHECKPOINT_STORAGE")
+
+
+def _storage_class(variable: str) -> str:
+    name = text(variable)
+    if name == "nniweb.storage.s3_storage.S3Storage":
+        _needs_package("minio", variable, "s3")
+    if name and not _is_importable(name.rpartition(".")[0]):
+        raise ImproperlyConfigured(f"{variable} must be the dotted name of a storage class of Django, not "
+                                   f"{shown(name)}.")
+    return name
+
+
+# all of them may lie elsewhere, and checkpoints elsewhere than the other files
+_file_storage, _file_options = _storage_class("NNIWEB_FILE_STORAGE"), json_object("NNIWEB_FILE_STORAGE_OPTIONS")
+if _file_storage:
+    STORAGES["default"] = {"BACKEND": "nniweb.storage.elsewhere.StorageElsewhere", "OPTIONS": {
+        "backend": _file_storage, "options": _file_options, "folder": str(DATA_FOLDER / "files")}}
+_checkpoint_storage = _storage_class("NNIWEB_CHECKPOINT_STORAGE")
 _checkpoint_options = json_object("NNIWEB_CHECKPOINT_STORAGE_OPTIONS")
-if _checkpoint_storage == "nniweb.storage.s3_storage.S3Storage":
-    _needs_package("minio", "NNIWEB_CHECKPOINT_STORAGE", "s3")
-if _checkpoint_storage and not _is_importable(_checkpoint_storage.rpartition(".")[0]):
-    raise ImproperlyConfigured("NNIWEB_CHECKPOINT_STORAGE must be the dotted name of a storage class of Django, not "
-                               f"{shown(_checkpoint_storage)}.")
 if _checkpoint_storage:
     STORAGES["checkpoints"] = {"BACKEND": _checkpoint_storage, "OPTIONS": _checkpoint_options}
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
@@ -340,6 +351,10 @@ LOG_FORMAT = text("NNIWEB_LOG_FORMAT", "text").lower()
 if LOG_FORMAT not in ("text", "json"):
     raise ImproperlyConfigured(f"NNIWEB_LOG_FORMAT must be text or json, not {shown(LOG_FORMAT)}.")
 METRICS_TOKEN = text("NNIWEB_METRICS_TOKEN")
+# spans for a collector of OpenTelemetry, which the OTEL_* variables name
+TRACES = boolean("NNIWEB_TRACES", False)
+if TRACES:
+    _needs_package("opentelemetry.exporter.otlp.proto.http", "NNIWEB_TRACES", "otel")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -368,5 +383,8 @@ LOGGING = {
         # cannot be reached is said by its pool alone
         "channels_redis": {"level": "CRITICAL"},
         "psycopg.pool": {"filters": ["once_a_minute"]},
+        # and spans that a collector does not take
+        **{f"opentelemetry.{name}": {"filters": ["once_a_minute"]} for name in (
+            "exporter.otlp.proto.http.trace_exporter", "sdk._shared_internal")},
     },
 }

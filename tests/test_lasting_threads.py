@@ -10,6 +10,7 @@ PLAIN = {
     "nniweb/experiments/clusters/platform_calls.py": "one call",
     "nniweb/nni_experiment/manager.py": "one connection, whose failure is answered; and each request fails alone",
     "nniweb/process/forced_exit.py": "it ends the process",
+    "nniweb/storage/elsewhere.py": "one question",
     "nniweb/tensorboard/launcher.py": "of a process that ends with its parent",
     "nniweb/tensorboard/runner.py": "one TensorBoard; whoever looks at it starts another",
     "nniweb/tuning/custom_algorithms/calls.py": "one call; what it raises the next call of the class raises",

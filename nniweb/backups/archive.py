@@ -54,6 +54,10 @@ class BackupWriter:
             self._tar.addfile(self._info(name, size), counted)
             self._members[name] = counted.sha256
 
+    def has(self, name: str) -> bool:
+        """Whether a file of this name was added."""
+        return name in self._members
+
     def finish(self, about: dict[str, Any]) -> None:
         """Write the manifest and put the file in its place."""
         text = json.dumps({"format": FORMAT, **about, "members": self._members}, indent=1).encode()

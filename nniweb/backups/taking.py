@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
+from django.core.files.storage import default_storage
 
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import BackupWriter, plain_files
 from nniweb.backups.secrets_in_words import stored_secrets
+from nniweb.experiments.retention.stored_files import stored_files
 from nniweb.experiments.secrets import sealing
 from nniweb.experiments.sql.schema_version import is_of_this_version
 from nniweb.storage.backup_places import note_backup
+from nniweb.storage.elsewhere import is_elsewhere
 
 #: What is kept of the data folder beside the database. Of a cluster's folder: not what belongs to this machine's
 #: running trials and agent, nor what is made again when it is needed.
@@ -27,10 +32,11 @@ USUALLY = (DATABASE, FILES, CLUSTERS, CHECKPOINTS)
 NOT_OF_CLUSTERS = ("trials", "agent", "agents", "code", "keepers", "snapshots")
 
 
-def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY) -> list[str]:
+def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY, *, with_stored: bool = False) -> list[str]:
     """Write a backup to ``path``, whole or not at all. Returns the names of files that went away meanwhile.
 
-    ``parts``: DATABASE, and which of FOLDERS go with it. Raises OSError and CannotCopy.
+    ``parts``: DATABASE, and which of FOLDERS go with it. ``with_stored``: also the files of NNIWEB_FILE_STORAGE, which
+    otherwise stay there alone. Raises OSError (StorageFailed) and CannotCopy.
     """
     writer = BackupWriter(path)
     try:
@@ -42,14 +48,41 @@ def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY) -> list[str]
             writer.add(copy, database.member_name())
         for file in _files(settings.DATA_FOLDER, parts):
             writer.add(file, str(file.relative_to(settings.DATA_FOLDER)))
+        if with_stored and is_elsewhere() and FILES in parts:
+            _add_stored(writer, path)
         writer.finish({"installation": settings.INSTALLATION_ID, "taken_at": now.isoformat(), "version": __version__,
                        "holds": sorted(parts), "database": database.member_name(), "migrations": applied,
-                       "seal_keys": seal_key_marks(), "secrets": secrets})
+                       **_about_storage(with_stored), "seal_keys": seal_key_marks(), "secrets": secrets})
         note_backup(path)
     except BaseException:
         writer.give_up()
         raise
     return writer.gone
+
+
+def _about_storage(with_stored: bool) -> dict[str, str]:
+    """What a restored installation must have beside the backup; nothing where all is in it."""
+    if not is_elsewhere() or with_stored:
+        return {}
+    storages: dict[str, Any] = settings.STORAGES
+    return {"stored_elsewhere": str(storages["default"]["OPTIONS"]["backend"])}
+
+
+def _add_stored(writer: BackupWriter, path: Path) -> None:
+    """The files of the storage, one after another, as if they were in the data folder."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+        copy = Path(scratch) / "file"
+        for name, _ in stored_files():
+            member = f"{FILES}/{name}"
+            if writer.has(member):  # it waits in the data folder to be moved
+                continue
+            try:
+                with default_storage.open(name) as source, open(copy, "wb") as goal:
+                    shutil.copyfileobj(source, goal, 1024 * 1024)
+            except FileNotFoundError:
+                writer.gone.append(member)
+                continue
+            writer.add(copy, member)
 
 
 def _files(data_folder: Path, parts: Sequence[str]) -> Iterator[Path]:

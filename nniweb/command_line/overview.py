@@ -18,6 +18,7 @@ COMMANDS = {
         "algo": "register custom tuners and assessors under a name",
         "backup": "write a backup; the server may run",
         "restore": "restore one",
+        "move-files": "move files of the data folder to the storage of NNIWEB_FILE_STORAGE",
         "migrate": "upgrade the database to this program's version",
         "rotate-keys": "encrypt all secrets with a new key",
         "ledger": "show what trials took in each month, and check it",

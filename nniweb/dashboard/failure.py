@@ -7,7 +7,9 @@ from django.template.loader import render_to_string
 from django.views.defaults import server_error
 
 from nniweb.database.outage_logs import is_database_away
+from nniweb.http.error_form import STORAGE_AWAY
 from nniweb.http.shortage import RETRY_AFTER, SHORT
+from nniweb.storage.elsewhere import StorageFailed
 from trialkeeper.shortage import is_shortage
 
 
@@ -17,6 +19,9 @@ def page_failed(request: HttpRequest) -> HttpResponse:
     if is_database_away(error):
         # the request itself is not given to the template: who is signed in cannot be read either
         return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})
+    if isinstance(error, StorageFailed):
+        return HttpResponse(f"{STORAGE_AWAY}\n", status=503, content_type="text/plain; charset=utf-8",
+                            headers={"Retry-After": "30"})
     if is_shortage(error):
         return HttpResponse(f"{SHORT}\n", status=503, content_type="text/plain; charset=utf-8",
                             headers={"Retry-After": str(RETRY_AFTER)})

@@ -5,6 +5,7 @@ import pwd
 import stat
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
@@ -13,7 +14,8 @@ from django.core.files.storage import default_storage
 from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import CodeArchive, CodeVariant, TrialFile
 from nniweb.experiments.sql.database_health import little_room
-from nniweb.storage.own_files import START
+from nniweb.storage.elsewhere import StorageFailed, elsewhere, files_here
+from nniweb.storage.own_files import COMMAND, START
 from trainingservice.keeper.keeper_bundle import bundle_name, compiled_keeper_bytes
 from trialkeeper.nni_for_trials import damaged_files
 
@@ -21,6 +23,8 @@ from trialkeeper.nni_for_trials import damaged_files
 FEW_FILES = 1000
 #: Seconds for which kept files are looked at: there may be very many.
 FILES_SECONDS = 20.0
+#: Files that wait to be moved to a storage elsewhere are counted up to so many.
+MOST_WAITING = 10_000
 _ROOM = ("docs/how-to-debug.md (\"The disk is full\") explains what uses the space. NNIWEB_LOW_SPACE_MB is the limit "
          "for this finding.")
 
@@ -105,6 +109,22 @@ def keepers() -> Iterator[Finding]:
 def stored() -> Iterator[Finding]:
     """Whether kept files and code archives are there, as long as they were; their content is compared when it is read.
     """
+    try:
+        yield from _stored()
+    except StorageFailed as error:
+        yield wrong("file storage", f"The storage of NNIWEB_FILE_STORAGE {error.what}: {error}", (
+            "Check NNIWEB_FILE_STORAGE_OPTIONS and the storage itself (docs/file-storage.md). Until it answers, files "
+            "of trials are stored later, and trials wait for their code."))
+
+
+def _stored() -> Iterator[Finding]:
+    if (storage := elsewhere()) is not None:
+        storage.ask()
+        here = files_here(Path(settings.DATA_FOLDER) / "files")
+        if waiting := len(list(islice(here, MOST_WAITING))):
+            more = "at least " if waiting == MOST_WAITING else ""
+            yield warning("file storage", f"{more}{waiting} files wait in the data folder to be moved to the storage.",
+                          f"Move them: {COMMAND} move-files. Servers on other machines cannot read them before that.")
     gives_up_at = time.monotonic() + FILES_SECONDS
     code = [archive.storage_path for archive in CodeArchive.objects.order_by("pk").iterator()
             if time.monotonic() < gives_up_at and _size_of(archive.storage_path) != archive.size]
@@ -132,6 +152,8 @@ def stored() -> Iterator[Finding]:
 def _size_of(storage_path: str) -> int | None:
     try:
         return default_storage.size(storage_path)
+    except StorageFailed:
+        raise
     except OSError:
         return None
 

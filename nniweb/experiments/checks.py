@@ -19,10 +19,20 @@ def platforms_can_be_used(**_: Any) -> list[CheckMessage]:
 @register()
 def checkpoint_storage_can_be_made(**_: Any) -> list[CheckMessage]:
     """Whether NNIWEB_CHECKPOINT_STORAGE names a class that takes its options. Nothing is asked over the network."""
+    return _cannot_be_made("checkpoints", "NNIWEB_CHECKPOINT_STORAGE", "nniweb.E001")
+
+
+@register()
+def file_storage_can_be_made(**_: Any) -> list[CheckMessage]:
+    """The same of NNIWEB_FILE_STORAGE."""
+    return _cannot_be_made("default", "NNIWEB_FILE_STORAGE", "nniweb.E002")
+
+
+def _cannot_be_made(alias: str, variable: str, error_id: str) -> list[CheckMessage]:
     try:
-        _storage = storages["checkpoints"] if "checkpoints" in storages.backends else None
+        _storage = storages[alias] if alias in storages.backends else None
     except Exception as error:  # the class may be anybody's
-        return [Error(f"NNIWEB_CHECKPOINT_STORAGE: {error}", id="nniweb.E001",
+        return [Error(f"{variable}: {error}", id=error_id,
                       hint="It must be the dotted name of a storage class of Django, and "
-                           "NNIWEB_CHECKPOINT_STORAGE_OPTIONS a JSON object with its arguments (docs/settings.md).")]
+                           f"{variable}_OPTIONS a JSON object with its arguments (docs/settings.md).")]
     return []

@@ -22,6 +22,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.secrets.sealing import CannotOpen
 from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.shortage import RETRY_AFTER, SHORT
+from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.lasting_thread import in_short
 from trainingservice.reasons import Reason, as_document
 from trialkeeper.shortage import is_shortage
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 DATABASE_AWAY = ("The database cannot be reached, or does not accept writes, at the moment. Stored data is safe, and "
                  "running trials continue. Try again in a few seconds.")
+STORAGE_AWAY = ("The server's storage of files cannot be used at the moment. Stored files are safe, and running trials "
+                "continue. Try again in a minute.")
 
 
 #: What Django REST framework says of a value, and how the messages about config files say it, after the field's name.
@@ -108,6 +111,11 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response:
         logger.warning("a request cannot be answered; the database's error: %s", first_line(error))
         response = _answer(503, [_item("", DATABASE_AWAY)])
         response["Retry-After"] = "5"
+        return response
+    if isinstance(error, StorageFailed):
+        logger.warning("a request cannot be answered: %s", error)
+        response = _answer(503, [_item("", STORAGE_AWAY)])
+        response["Retry-After"] = "30"
         return response
     if is_shortage(error):
         logger.warning("a request cannot be answered: %s", in_short(error))

@@ -17,6 +17,7 @@ from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialFile
 from nniweb.experiments.sql.selected_rows import select
+from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.platforms import load_platform
 from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.trial_job import KeeperAccess, job_document
@@ -60,7 +61,14 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
                 archive = attempt.trial.experiment.code
                 if archive is None:
                     raise RefusedReport(404, "unknown", "This experiment has no code archive.")
-                return code_archives.local_path(archive), archive.sha256
+                try:
+                    return code_archives.local_path(archive), archive.sha256
+                except StorageFailed:
+                    raise
+                except OSError as error:  # the storage elsewhere has lost or damaged it
+                    logger.error("the code of experiment %s cannot be handed out: %s", experiment_id, error)
+                    raise RefusedReport(404, "unknown", "The code archive of this experiment is missing or damaged in "
+                                                        "the server's storage.") from None
         raise RefusedReport(401, contract.ERROR_TOKEN, "This token is not valid for this experiment's code.")
     finally:
         close_old_connections()
@@ -104,11 +112,17 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
             logger.warning("a file of job %s cannot be stored at the moment: %s", job_name, error)
             raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
         old = TrialFile.objects.filter(attempt=attempt, name=name).first()
+        if old is not None:
+            try:  # first: a file without a row would never be removed
+                default_storage.delete(old.storage_path)
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    default_storage.delete(path)
+                logger.warning("a file of job %s cannot be replaced at the moment: %s", job_name, error)
+                raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
         TrialFile.objects.update_or_create(attempt=attempt, name=name,
                                            defaults={"size": len(body), "sha256": hash_of_content(body),
                                                      "storage_path": path})
-        if old is not None:
-            default_storage.delete(old.storage_path)
     finally:
         close_old_connections()
 

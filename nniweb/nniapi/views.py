@@ -24,6 +24,8 @@ from nniweb.experiments.actions.imported_results import import_results, imports_
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.yaml_positions import read_mapping
 from nniweb.experiments.models import Experiment, Trial, TrialOutput
+from nniweb.experiments.output.pieces import all_pieces
+from nniweb.experiments.output.segments import OutputDamaged
 from nniweb.http.attachment import SHOWN_AS_NOTHING
 from nniweb.http.callers.authentication import SessionAuthentication, TokenAuthentication
 from nniweb.http.error_form import answer_error
@@ -252,7 +254,10 @@ class TrialFileView(NniView):
             raise NotFound(f"Only the files {', '.join(STREAMS)} of a trial can be read here. The trial's page has the "
                            "files that keepFiles names.")
         pieces = TrialOutput.objects.filter(attempt__trial=trial, stream=stream).order_by("attempt__number", "offset")
-        text = b"".join(bytes(data) for data in pieces.values_list("data", flat=True))
+        try:
+            text = b"".join(piece.data for piece in all_pieces(pieces))
+        except OutputDamaged as damage:
+            raise NotFound(str(damage)) from None
         return HttpResponse(text or f"{name} is empty.".encode(), content_type="text/plain; charset=utf-8",
                             headers=SHOWN_AS_NOTHING)
 

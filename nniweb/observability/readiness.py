@@ -13,6 +13,7 @@ from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.schema_version import missing_migrations
+from nniweb.storage.elsewhere import elsewhere
 from nniweb.storage.own_files import COMMAND
 from trainingservice.lasting_thread import parts_in_trouble
 
@@ -48,6 +49,8 @@ def readiness() -> tuple[bool, dict[str, Any]]:
                            "no new trial is started. Work continues automatically when it accepts writes again. Every "
                            "page shows details.",
                 "little room": "The data folder's disk is nearly full. Free disk space. Every page shows details."}
+    if (files := elsewhere()) is not None:
+        files.look()
     found = [warnings.get(database_health.kind_of_trouble(), ""), no_worker]
     for part in parts_in_trouble():
         if part.is_vital:

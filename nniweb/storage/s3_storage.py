@@ -5,20 +5,23 @@ An object has its name when it is whole, and one of the same name is replaced.
 
 from __future__ import annotations
 
-import io
-from typing import Any
+import shutil
+import tempfile
+from typing import Any, BinaryIO, cast
 
 import urllib3
 from django.core.exceptions import ImproperlyConfigured
-from django.core.files.base import ContentFile, File
+from django.core.files.base import File
 from django.core.files.storage import Storage
 from minio import Minio
 from minio.error import S3Error
 
 #: Seconds for a connection, and for each answer.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 15.0
-#: A file up to this size is one request.
-_ONE_REQUEST = 1024 ** 3
+#: A file up to this size is one request, and in memory while it is sent; a larger one is sent in parts of this size.
+_ONE_REQUEST = 64 * 1024 ** 2
+#: A file up to this size is in memory while it is read; a larger one goes into a temporary file.
+_IN_MEMORY = 8 * 1024 ** 2
 _MISSING = ("NoSuchKey", "NoSuchObject")
 
 
@@ -66,16 +69,22 @@ class S3Storage(Storage):
             answer = self._client.get_object(self._bucket, self._key(name))
         except S3Error as error:
             raise _error(error, name) from error
+        copy = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # whoever opened the file closes it
         try:
-            return ContentFile(answer.read(), name)
+            shutil.copyfileobj(answer, copy, 256 * 1024)
+            copy.seek(0)
+        except BaseException:
+            copy.close()
+            raise
         finally:
             answer.close()
             answer.release_conn()
+        return File(copy, name)
 
     def _save(self, name: str, content: File[Any]) -> str:
-        data = io.BytesIO(b"".join(content.chunks()))
-        self._client.put_object(self._bucket, self._key(name), data, data.getbuffer().nbytes,
-                                part_size=_ONE_REQUEST)
+        content.seek(0)
+        self._client.put_object(self._bucket, self._key(name), cast(BinaryIO, content), content.size,
+                                part_size=_ONE_REQUEST, num_parallel_uploads=1)
         return name
 
     def _key(self, name: str) -> str:

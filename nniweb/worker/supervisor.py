@@ -203,9 +203,9 @@ class Supervisor:
         if time.monotonic() >= self._next_tidying:
             self._next_tidying = time.monotonic() + TIDY_SECONDS
             try:
+                forget_sessions(timezone.now())
                 remove_unused_variants(timezone.now())  # before the archives that they are of
                 remove_unused(timezone.now())
-                forget_sessions(timezone.now())
             except OSError as error:
                 logger.warning("unused code archives cannot be removed: %s", error)
 

@@ -34,6 +34,8 @@ def serve(data_folder: Path, **variables: str) -> str:
     ("NNIWEB_PORT", "eighty", 'NNIWEB_PORT must be a whole number, not "eighty".'),
     pytest.param("NNIWEB_KEEP_JOBS_DAYS", "0", 'must be saved, forever or a number of days from 1 to 36500, not "0"',
                  marks=pytest.mark.slow),
+    ("NNIWEB_FILE_STORAGE", "s3", 'NNIWEB_FILE_STORAGE must be the dotted name of a storage class of Django, not '
+     '"s3".'),
     ("NNIWEB_CHECKPOINT_STORAGE", "s3", 'NNIWEB_CHECKPOINT_STORAGE must be the dotted name of a storage class of '
      'Django, not "s3".'),
     pytest.param("NNIWEB_CHECKPOINT_STORAGE_OPTIONS", "bucket=nni", "NNIWEB_CHECKPOINT_STORAGE_OPTIONS must be a JSON "

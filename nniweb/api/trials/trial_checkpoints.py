@@ -11,7 +11,7 @@ from rest_framework import generics
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from nniweb.api.trials.trial_files import Damaged
+from nniweb.api.trials.damaged import Damaged
 from nniweb.api.trials.trial_output_files import sent_in_pieces
 from nniweb.api.trials.trial_views import trial_of
 from nniweb.documents.checkpoints import CheckpointSerializer, checkpoints_of_trial

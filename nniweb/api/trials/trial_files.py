@@ -8,10 +8,11 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics
-from rest_framework.exceptions import APIException, NotFound
+from rest_framework.exceptions import NotFound
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
+from nniweb.api.trials.damaged import Damaged
 from nniweb.api.trials.trial_views import trial_of
 from nniweb.documents.trials import TrialFileSerializer
 from nniweb.experiments.downloads.kept_files import KeptFileDamaged, content_of
@@ -30,13 +31,6 @@ class TrialFilesView(generics.ListAPIView[TrialFile]):
         trial = trial_of(self.request, self.kwargs["trial_id"])
         return TrialFile.objects.filter(attempt__trial=trial).select_related("attempt").order_by(
             "attempt__number", "name", "pk")
-
-
-class Damaged(APIException):
-    """The file was kept, and is not what it was."""
-
-    status_code = 410
-    default_code = "damaged"
 
 
 class TrialFileView(generics.GenericAPIView[TrialFile]):

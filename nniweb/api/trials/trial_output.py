@@ -4,7 +4,6 @@ import codecs
 from typing import Any
 
 from django.db.models import QuerySet
-from django.db.models.functions import Length
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
@@ -13,12 +12,14 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from nniweb.api.trials.damaged import Damaged
 from nniweb.api.trials.trial_views import attempt_of, trial_of
 from nniweb.experiments.models import Attempt, TrialOutput
+from nniweb.experiments.output.pieces import all_pieces, pieces_near, stream_end
+from nniweb.experiments.output.segments import OutputDamaged
 from nniweb.http.attachment import as_attachment
 from nniweb.http.fields import LARGEST_REVISION, Query
 from nniweb.http.renderers import ExactJSONRenderer
-from trialkeeper import contract
 
 DEFAULT_LIMIT = 64 * 1024
 LARGEST_LIMIT = 1024 * 1024
@@ -66,7 +67,10 @@ class TrialOutputView(generics.GenericAPIView[TrialOutput]):
             return Response({"attempt": 0, "stream": wanted["stream"], "offset": wanted["offset"],
                              "next_offset": wanted["offset"], "text": "", "gaps": [], "size": 0})
         rows = TrialOutput.objects.filter(attempt=attempt, stream=wanted["stream"])
-        part = read_part(rows, wanted["offset"], wanted["limit"], may_grow=attempt.stage != Attempt.Stage.ENDED)
+        try:
+            part = read_part(rows, wanted["offset"], wanted["limit"], may_grow=attempt.stage != Attempt.Stage.ENDED)
+        except OutputDamaged as damage:
+            raise Damaged(str(damage)) from None
         return Response({"attempt": attempt.number, "stream": wanted["stream"], "offset": wanted["offset"], **part})
 
 
@@ -92,33 +96,26 @@ class TrialOutputTextView(generics.GenericAPIView[TrialOutput]):
         attempt = attempt_of(trial_of(request, trial_id), wanted.get("attempt"))
         parts: list[bytes] = []
         rows = TrialOutput.objects.filter(attempt=attempt, stream=wanted["stream"]).order_by("offset")
-        for data, skipped in rows.values_list("data", "skipped"):  # keepers send at most some hundred KiB by default
-            if skipped:
-                parts.append(f"\n[{skipped} bytes stayed on the trial machine]\n".encode())
-            parts.append(bytes(data))
+        try:
+            for piece in all_pieces(rows):  # keepers send at most some hundred KiB by default
+                if piece.skipped:
+                    parts.append(f"\n[{piece.skipped} bytes stayed on the trial machine]\n".encode())
+                parts.append(piece.data)
+        except OutputDamaged as damage:
+            raise Damaged(str(damage)) from None
         number = f"-{attempt.number}" if attempt and attempt.number > 1 else ""
         name = f"{trial_id}{number}-{wanted['stream']}.txt"
         return HttpResponse(b"".join(parts), content_type="text/plain; charset=utf-8", headers=as_attachment(name))
-
-
-def stream_size(rows: QuerySet[TrialOutput]) -> int:
-    """End of what has arrived of a stream, in bytes."""
-    last = rows.annotate(length=Length("data")).order_by("-offset").values_list("offset", "length").first()
-    return last[0] + last[1] if last else 0
 
 
 def read_part(rows: QuerySet[TrialOutput], offset: int, limit: int, *, may_grow: bool) -> dict[str, Any]:
     """Text, gaps, next_offset and size of up to ``limit`` bytes of a stream's pieces from ``offset``.
 
     A character that is cut at the end is left for the next part, if there will be one. Offsets that
-    pieces step over without ``skipped`` were metric lines: no output, and no gap.
+    pieces step over without ``skipped`` were metric lines: no output, and no gap. Raises OutputDamaged, StorageFailed.
     """
-    size = stream_size(rows)
-    near = rows.filter(offset__gt=offset - contract.MAX_OUTPUT_PIECE_BYTES, offset__lt=offset + limit)
-    pieces = list(near.order_by("offset").values_list("offset", "data", "skipped"))
-    if not any(start + len(data) > offset for start, data, _ in pieces):
-        # all of it was left out, or was metrics: on to the next piece there is
-        pieces = list(rows.filter(offset__gte=offset).order_by("offset").values_list("offset", "data", "skipped")[:1])
+    size = stream_end(rows)
+    pieces = pieces_near(rows, offset, limit)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text, gaps, position, left = "", [], offset, limit
     for start, data, skipped in pieces:
@@ -128,7 +125,7 @@ def read_part(rows: QuerySet[TrialOutput], offset: int, limit: int, *, may_grow:
             text += decoder.decode(b"", final=True)
             missing = min(skipped, start - position)
             gaps.append({"offset": start - missing, "skipped": missing, "position": len(text)})
-        taken = bytes(data)[max(0, position - start):][:left]
+        taken = data[max(0, position - start):][:left]
         text += decoder.decode(taken)
         position = max(position, start) + len(taken)
         left -= len(taken)

@@ -20,6 +20,7 @@ _CODES = {
     "budgets#when-a-budget-is-used-up": ("budget", "no_budget"),
     "gpus#out-of-memory": ("out_of_memory", "gpus_too_small"),
     "gpus#how-gpus-are-read": ("gpus_not_seen", "gpus_unread", "no_nvidia_smi", "gpus_faulty"),
+    "cpu-and-memory#booking": ("machine_share_held", "machine_too_small"),
     "platforms/local#gpus": ("gpu_held", "gpu_missing", "too_few_gpus", "too_few_gpus_named"),
     "platforms/local#the-python-of-the-trials": ("no_python",),
     "multi-node": ("nodes_busy", "too_few_machines", "rank_failed"),
@@ -33,6 +34,7 @@ _CODES = {
     "how-to-debug#an-experiment-stopped-with-error": (
         "tuner_failed", "tuner_died", "assessor_failed", "given_up", "equal_failures", "code_not_fetched"),
     "how-to-debug#the-disk-is-full": ("database_refuses",),
+    "file-storage#when-the-storage-is-away": ("file_storage",),
     "upgrade": ("keeper_version",),
     "code-variants#what-is-checked": ("too_many_variants",),
     "external-tuner": (

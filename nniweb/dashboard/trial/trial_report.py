@@ -1,5 +1,6 @@
 """All that a trial's page shows when it is opened."""
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ from django.db.models import Q
 from django.utils import timezone
 
 from nniweb.api.trials.trial_attempts import resource_samples_of
-from nniweb.api.trials.trial_output import read_part, stream_size
+from nniweb.api.trials.trial_output import read_part
 from nniweb.dashboard.experiment_tabs.shown_variants import VariantDiff, diff_of
 from nniweb.dashboard.trial.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.checkpoints import checkpoints_of_trial
+from nniweb.documents.last_heard import last_heard
 from nniweb.documents.places import place_document
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.checkpoints.joined_attempts import chain_of
@@ -34,11 +36,17 @@ from nniweb.experiments.models import (
     TrialParameters,
 )
 from nniweb.experiments.models.experiment_cluster import options_on
+from nniweb.experiments.output.pieces import stream_end
+from nniweb.experiments.output.segments import OutputDamaged
 from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.results.rank import rank_of
 from nniweb.experiments.retention.policy import removed_sentences
+from nniweb.http.error_form import STORAGE_AWAY
+from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.nodes.options import rank_rows
 from trialkeeper import contract
+
+logger = logging.getLogger(__name__)
 
 #: Bytes of a stream that the page begins with; what is before can be downloaded.
 SHOWN_OUTPUT = 64 * 1024
@@ -132,6 +140,11 @@ class TrialReport:
         return self.attempt is not None and self.attempt != self.attempts[-1]
 
     @cached_property
+    def heard(self) -> dict[str, Any] | None:
+        """When its keeper was heard last, and when it will be."""
+        return last_heard(self._trial.pk, timezone.now())
+
+    @cached_property
     def advice(self) -> list[dict[str, Any]]:
         return advice_documents(self._trial.pk)
 
@@ -210,11 +223,17 @@ class TrialReport:
 
     def _stream(self, name: str) -> Stream:
         rows = TrialOutput.objects.filter(attempt=self.attempt, stream=name)
-        start = stream_size(rows) - SHOWN_OUTPUT
+        start = stream_end(rows) - SHOWN_OUTPUT
         if start < 4:  # what is left out must hold a character, to be asked for
             start = 0
         may_grow = self.attempt is not None and self.attempt.stage != Attempt.Stage.ENDED
-        part = read_part(rows, start, SHOWN_OUTPUT + 4, may_grow=may_grow)
+        try:
+            part = read_part(rows, start, SHOWN_OUTPUT + 4, may_grow=may_grow)
+        except OutputDamaged as damage:
+            return Stream(name, [(0, f"[{damage}]")], 0, 0)
+        except StorageFailed as error:
+            logger.warning("output cannot be shown: %s", error)
+            return Stream(name, [(0, f"[{STORAGE_AWAY}]")], 0, 0)
         parts, position, missing = [], 0, 0
         for gap in part["gaps"]:
             parts.append((missing, without_terminal_codes(part["text"][position:gap["position"]])))
@@ -268,7 +287,7 @@ class TrialReport:
             "left_out": len(self.curve) - len(curve), "attempt": self.attempt.number if self.attempt else 0,
             "streams": {stream.name: {"begins": stream.before, "next": stream.next_offset} for stream in self.streams},
             "readings": self.readings, "run": self.run, "optimize_mode": self._experiment.optimize_mode,
-            "advice": self.advice, "removed": self.removed, "missing": self.missing,
+            "advice": self.advice, "heard": self.heard, "removed": self.removed, "missing": self.missing,
             "files": TrialFileSerializer(self.files, many=True).data,
             "nodes": int(options_on(self._experiment, self.attempt.cluster_id if self.attempt else None).get("nodes")
                          or 1),

@@ -19,6 +19,7 @@ from django.core.files.storage import Storage, default_storage, storages
 from django.utils.functional import LazyObject
 
 from nniweb.experiments.checkpoints.incoming_file import IncomingFile, keep_together
+from nniweb.storage.elsewhere import StorageFailed
 
 #: Folder of all of them in the storage.
 FOLDER = "checkpoints"
@@ -44,10 +45,6 @@ class DamagedFile(Exception):
 
 class NoRoom(OSError):
     """The disk of the storage is nearly full."""
-
-
-class StorageFailed(OSError):
-    """A storage elsewhere does not answer, or refuses."""
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def _last_words(attempt_pk: int, rows: ReportRows) -> str:
     pieces: list[Any] = [
         row.data for row in rows.output if row.attempt_id == attempt_pk and row.stream == "stderr"][-1:]
     if not pieces:
-        pieces = list(TrialOutput.objects.filter(attempt=attempt_pk, stream="stderr").order_by("-offset")
-                      .values_list("data", flat=True)[:1])
+        here = TrialOutput.objects.filter(attempt=attempt_pk, stream="stderr", storage_path=None)
+        pieces = list(here.order_by("-offset").values_list("data", flat=True)[:1])
     lines = bytes(pieces[0]).decode("utf-8", "replace").split("\n") if pieces else []
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

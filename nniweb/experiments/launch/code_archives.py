@@ -21,10 +21,11 @@ from nniweb.annotation.annotated_folder import pack_annotated
 from nniweb.annotation.reading_process import RewrittenFiles
 from nniweb.experiments.launch.stored_options import code_parts_of
 from nniweb.experiments.models import CodeArchive, Experiment
+from nniweb.storage.elsewhere import StorageFailed, check_answers
+from nniweb.storage.local_copies import CopyDamaged, local_copy, remove_copy
 from trainingservice.cluster_settings import part_folders
 from trainingservice.code.code_archive import pack_tree
 from trainingservice.errors import TrainingServiceError
-from trialkeeper.durable_files import put_in_place
 
 logger = logging.getLogger(__name__)
 
@@ -81,16 +82,17 @@ def _hash_of(storage_path: str) -> str:
 
 
 def remove_unused(now: datetime) -> int:
-    """Remove archives that no experiment has had for ``KEEP_UNUSED``; returns how many."""
+    """Remove archives that no experiment has had for ``KEEP_UNUSED``; returns how many. Raises StorageFailed."""
     removed = 0
     for archive in CodeArchive.objects.filter(experiment=None, last_used__lt=now - KEEP_UNUSED)[:MOST_AT_ONCE]:
+        check_answers()  # no transaction waits for a storage that does not
         with transaction.atomic():
             # a no-op that locks the row, unless somebody has launched the same code since
             still = CodeArchive.objects.filter(pk=archive.pk, experiment=None, last_used=archive.last_used)
             if still.update(last_used=archive.last_used):
                 archive.delete()
                 default_storage.delete(archive.storage_path)
-                (settings.DATA_FOLDER / "cache" / Path(archive.storage_path).name).unlink(missing_ok=True)
+                remove_copy(archive.storage_path)
                 removed += 1
     return removed
 
@@ -99,23 +101,19 @@ def local_path(archive: CodeArchive) -> Path:
     """A path of the archive on this machine; fetched into the data folder where the storage is elsewhere.
 
     Where the file is missing, or not as long as it was, it is made again first, if that can be done: whoever unpacks it
-    compares its hash and says otherwise that it is damaged.
+    compares its hash and says otherwise that it is damaged. Raises StorageFailed, and CopyDamaged or FileNotFoundError
+    where the storage elsewhere has it no more and it cannot be made again.
     """
     try:
-        path = Path(default_storage.path(archive.storage_path))
-        if _size_of(path) != archive.size and archive.sha256 not in _given_up:
-            _make_again(archive)
-        return path
-    except NotImplementedError:
-        copy = settings.DATA_FOLDER / "cache" / Path(archive.storage_path).name
-        if not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            draft = copy.with_suffix(".draft")
-            with default_storage.open(archive.storage_path) as source, open(draft, "wb") as goal:
-                for chunk in source.chunks():
-                    goal.write(chunk)
-            put_in_place(str(draft), str(copy))
-        return copy
+        path = local_copy(archive.storage_path, archive.size, archive.sha256)
+    except (FileNotFoundError, CopyDamaged):
+        if archive.sha256 in _given_up:
+            raise
+        _make_again(archive)
+        return local_copy(archive.storage_path, archive.size, archive.sha256)
+    if _size_of(path) != archive.size and archive.sha256 not in _given_up:
+        _make_again(archive)
+    return path
 
 
 def _size_of(path: Path) -> int | None:
@@ -135,7 +133,10 @@ def _make_again(archive: CodeArchive) -> None:
                 contextlib.suppress(TrainingServiceError, OSError):
             packed = pack_tree(folder, parts, Path(scratch))
             if packed.sha256 == archive.sha256:
-                keep_archive(packed.path, packed.sha256, packed.file_count, archive.last_used)
+                try:
+                    keep_archive(packed.path, packed.sha256, packed.file_count, archive.last_used)
+                except StorageFailed:
+                    return  # later: it is not given up
                 return
     logger.error("the code archive %s is damaged or missing, and no folder has the same code any more; launch the "
                  "experiments that need it again", archive.storage_path)

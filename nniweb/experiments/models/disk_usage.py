@@ -16,6 +16,8 @@ class DiskUsage(models.Model):
     #: In the database: all but output; output.
     rows_bytes = models.BigIntegerField(default=0)
     output_bytes = models.BigIntegerField(default=0)
+    #: Of those: in the storage of files.
+    output_stored_bytes = models.BigIntegerField(default=0)
     #: In the data folder. Code is counted at each experiment that has it, though it is kept once.
     files_bytes = models.BigIntegerField(default=0)
     checkpoints_bytes = models.BigIntegerField(default=0)

@@ -168,6 +168,8 @@ class Experiment(models.Model):
     #: When retention removed the copy of its code, and the checkpoints its trials handed on; None: not.
     code_removed_at = models.DateTimeField(null=True, editable=False)
     checkpoints_removed_at = models.DateTimeField(null=True, editable=False)
+    #: The output of all trials that ended until then is in the storage of files, where that is no folder.
+    output_stored_until = models.DateTimeField(null=True, editable=False)
     #: When the worker looks whether its ended jobs are to be removed from the platform; None: they are not, or not now.
     jobs_due_at = models.DateTimeField(null=True, editable=False)
     #: When ended jobs of it were removed from the platform; None: not.
@@ -197,6 +199,8 @@ class Experiment(models.Model):
     revision = models.BigIntegerField(default=0)
     #: When the revision last grew, for people who look at a list; the order of changes is the revision's business.
     changed_at = models.DateTimeField(null=True)
+    #: Until when a page of it counts as open; None: nobody has looked, or it makes no difference.
+    watched_until = models.DateTimeField(null=True, editable=False)
 
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)

@@ -31,7 +31,7 @@ class Metric(models.Model):
 
 
 class TrialOutput(models.Model):
-    """A piece of a stream of output, at most 64 KiB."""
+    """A piece of a stream of output, at most 64 KiB; or a segment of several, which is a file of the storage."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="output", db_index=False)
     stream = models.CharField(max_length=6)
@@ -40,6 +40,11 @@ class TrialOutput(models.Model):
     #: Bytes before ``offset`` that stayed on the trial machine.
     skipped = models.BigIntegerField(default=0)
     revision = models.BigIntegerField(default=0)
+    #: Of segments: the file, which then has the data; where its last piece ends; the file's bytes, and their hash.
+    storage_path = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001  # a default costs a rewrite
+    stored_end = models.BigIntegerField(null=True, editable=False)
+    stored_size = models.BigIntegerField(null=True, editable=False)
+    stored_sha256 = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001
 
     class Meta:
         constraints = [

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.files.storage import storages
 from django.db import connection
 from django.db.models import Count, Exists, Model, OuterRef, Sum
 from django.db.models.functions import Length
@@ -23,6 +24,7 @@ from nniweb.experiments.launch.checkpoint_folders import checkpoint_folder
 from nniweb.experiments.models import (
     Attempt,
     CheckpointChunk,
+    CodeArchive,
     CodeVariant,
     DiskUsage,
     Experiment,
@@ -39,6 +41,7 @@ from nniweb.experiments.models import (
     TrialParameters,
     TunerEvent,
 )
+from nniweb.storage.elsewhere import is_elsewhere
 
 #: Bytes of a row with its entries in indexes, beside the texts that are counted: measured on SQLite.
 _ROW: dict[type[Model], int] = {
@@ -59,6 +62,8 @@ ENTRIES = 500
 PARTS = {"code": ("files/code", "files/variants", "cache", "fetches"), "kept files": ("files/trials",),
          "checkpoints": ("checkpoints", "files/checkpoints"), "trial folders": ("clusters",)}
 DATABASE, OTHER = "database", "other"
+#: In the place of a host: the storage of files, where that is no folder of a host.
+STORAGE = "file storage"
 
 
 @dataclass
@@ -70,7 +75,7 @@ class _Sum:
 def measure(experiment: Experiment, now: datetime, rest: Callable[[float], object]) -> None:
     """Count what the experiment has, a slice of its trials at a time with rests between, and keep it."""
     sums: dict[type[Model], _Sum] = {}
-    files, last = 0, -1
+    files, stored, last = 0, 0, -1
     while True:
         chosen = list(Trial.objects.filter(experiment=experiment, sequence_id__gt=last).order_by("sequence_id")
                       .values_list("pk", "sequence_id")[:SLICE])
@@ -83,6 +88,8 @@ def measure(experiment: Experiment, now: datetime, rest: Callable[[float], objec
             _count(sums, model, attempt__in=attempts)
         for model in _OF_TRIALS:
             _count(sums, model, trial__in=trials)
+        segments = TrialOutput.objects.filter(attempt__in=attempts)
+        stored += segments.aggregate(size=Sum("stored_size"))["size"] or 0
         kept = TrialFile.objects.filter(attempt__in=attempts).aggregate(count=Count("pk"), size=Sum("size"))
         _add(sums, TrialFile, kept["count"])
         files += kept["size"] or 0
@@ -90,17 +97,18 @@ def measure(experiment: Experiment, now: datetime, rest: Callable[[float], objec
     for model in _OF_EXPERIMENTS:
         _count(sums, model, experiment=experiment)
     output = sums.get(TrialOutput, _Sum())
+    output.text += stored
     sizes = {
         "rows_bytes": sum(_bytes(model, one) for model, one in sums.items() if model is not TrialOutput),
-        "output_bytes": _bytes(TrialOutput, output), "files_bytes": files,
+        "output_bytes": _bytes(TrialOutput, output), "output_stored_bytes": stored, "files_bytes": files,
         "checkpoints_bytes": folder_size(checkpoint_folder(experiment), rest)[0] + (
             CheckpointChunk.objects.filter(experiment=experiment).aggregate(size=Sum("size"))["size"] or 0),
         "code_bytes": (experiment.code.size if experiment.code is not None else 0) + (
             CodeVariant.objects.filter(Exists(Trial.objects.filter(variant=OuterRef("pk"), experiment=experiment)),
                                        removed_at=None).aggregate(size=Sum("size"))["size"] or 0)}
     DiskUsage.objects.update_or_create(experiment=experiment, defaults={
-        **sizes, "total_bytes": sum(sizes.values()), "measured_at": now, "trials": sums.get(Trial, _Sum()).count,
-        "rows": sum(one.count for one in sums.values()) + 1})
+        **sizes, "total_bytes": sum(sizes.values()) - stored, "measured_at": now,
+        "trials": sums.get(Trial, _Sum()).count, "rows": sum(one.count for one in sums.values()) + 1})
 
 
 def _add(sums: dict[type[Model], _Sum], model: type[Model], count: int, text: int = 0) -> None:
@@ -167,6 +175,25 @@ def measure_data_folder(host: str, now: datetime, rest: Callable[[float], object
                 add(OTHER, folder_size(Path(entry.path), rest))
         else:
             add(DATABASE, (entry.stat(follow_symlinks=False).st_blocks * 512, 1))
+    _keep(host, found, now)
+    if is_elsewhere():
+        _keep(STORAGE, _in_storage(), now)
+    else:
+        FolderUsage.objects.filter(host=STORAGE).delete()
+
+
+def _in_storage() -> dict[str, tuple[int, int]]:
+    """What rows say of the files in the storage, as far as experiments are measured: nobody can add up a storage."""
+    code = [model._default_manager.aggregate(size=Sum("size"), files=Count("pk"))
+            for model in (CodeArchive, CodeVariant)]
+    of_experiments = DiskUsage.objects.aggregate(kept=Sum("files_bytes"), output=Sum("output_stored_bytes"),
+                                                 checkpoints=Sum("checkpoints_bytes"))
+    return {"code": (sum(one["size"] or 0 for one in code), sum(one["files"] for one in code)),
+            "kept files": (of_experiments["kept"] or 0, 0), "output": (of_experiments["output"] or 0, 0),
+            **({} if "checkpoints" in storages.backends else {"checkpoints": (of_experiments["checkpoints"] or 0, 0)})}
+
+
+def _keep(host: str, found: dict[str, tuple[int, int]], now: datetime) -> None:
     for part, (size, files) in found.items():
         FolderUsage.objects.update_or_create(host=host, part=part, defaults={
             "bytes": size, "files": files, "measured_at": now})

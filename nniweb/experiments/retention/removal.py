@@ -19,10 +19,11 @@ from typing import Any
 from django.core.files.storage import default_storage
 from django.db import transaction
 from django.db.models import Count, F, Model, Sum, Value
-from django.db.models.functions import Length
 
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialFile, TrialOutput
+from nniweb.experiments.output.pieces import BYTES_OF_ROW
 from nniweb.experiments.retention.policy import NOTHING_THERE
+from nniweb.storage.elsewhere import StorageFailed, is_elsewhere
 from trialkeeper import contract
 
 #: What one transaction shall take, in seconds. The fewest and the most rows it removes: below the fewest it is the
@@ -109,7 +110,7 @@ def remove_of_trials(kind: str, trials: Sequence[int], now: datetime, pace: Pace
             group.attempts += one.attempts
             group.rows += one.rows
             group.bytes += one.bytes
-        _remove_files(kind, group.attempts)
+        _remove_files(kind, attempt__in=group.attempts)
         with pace.measured():
             for model, which in _MODELS[kind]:
                 model._default_manager.filter(attempt__in=group.attempts, **which).delete()
@@ -124,7 +125,7 @@ _MODELS: dict[str, tuple[tuple[type[Model], dict[str, Any]], ...]] = {
     "readings": ((Metric, {"kind": contract.PERIODICAL}), (ResourceReading, {})),
     "files": ((TrialFile, {}),)}
 #: Column with the bytes of a row, where they are told.
-_BYTES: dict[type[Model], Any] = {TrialOutput: Length("data"), TrialFile: F("size")}
+_BYTES: dict[type[Model], Any] = {TrialOutput: BYTES_OF_ROW, TrialFile: F("size")}
 
 
 def _what_they_have(kind: str, trials: Sequence[int]) -> dict[int, _Had]:
@@ -147,9 +148,7 @@ def _remove_a_part(kind: str, one: _Had, pace: Pace) -> int:
         rows = model._default_manager.filter(attempt__in=one.attempts, **which)
         keys = list(rows.values_list("pk", flat=True)[:most + 1])
         if len(keys) > most:
-            if model is TrialFile:
-                for path in TrialFile.objects.filter(pk__in=keys[:most]).values_list("storage_path", flat=True):
-                    remove_file(path)
+            _remove_files(kind, pk__in=keys[:most])
             with pace.measured():
                 model._default_manager.filter(pk__in=keys[:most]).delete()
             one.bytes = one.bytes * max(0, one.rows - most) // max(1, one.rows)
@@ -157,19 +156,35 @@ def _remove_a_part(kind: str, one: _Had, pace: Pace) -> int:
     return 0
 
 
-def _remove_files(kind: str, attempts: Sequence[int]) -> None:
+def _remove_files(kind: str, **which: Any) -> None:
     """First: a row without its file is removed the next time, a file without a row never."""
+    for path in paths_of(kind, **which):
+        remove_file(path)
+
+
+def paths_of(kind: str, **which: Any) -> list[str]:
+    """The files that rows of a kind have in the storage. ``which``: conditions on the rows."""
     if kind == "files":
-        for path in TrialFile.objects.filter(attempt__in=attempts).values_list("storage_path", flat=True):
-            remove_file(path)
+        return list(TrialFile.objects.filter(**which).values_list("storage_path", flat=True))
+    if kind == "output":
+        stored = TrialOutput.objects.filter(storage_path__isnull=False, **which)
+        return [path for path in stored.values_list("storage_path", flat=True) if path is not None]
+    return []
 
 
 def remove_file(storage_path: str) -> None:
-    """Remove a kept file, and its folder where that is empty then. Harmless where it is gone already."""
-    with contextlib.suppress(OSError):
+    """Remove a kept file, and its folder where that is empty then. Harmless where it is gone already. Raises
+    StorageFailed.
+    """
+    try:
         default_storage.delete(storage_path)
-    with contextlib.suppress(OSError):  # of a folder only an empty one is removed
-        default_storage.delete(str(PurePosixPath(storage_path).parent))
+    except StorageFailed:
+        raise
+    except OSError:
+        pass
+    if not is_elsewhere():
+        with contextlib.suppress(OSError):  # of a folder only an empty one is removed
+            default_storage.delete(str(PurePosixPath(storage_path).parent))
 
 
 def remove_rows(model: type[Model], pace: Pace, *, most: int = MOST_ROWS, **which: Any) -> int:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import datetime, timedelta
-from pathlib import Path
 
-from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.models import CodeVariant, Trial
+from nniweb.storage.elsewhere import StorageFailed, check_answers
+from nniweb.storage.local_copies import copy_path, local_copy, remove_copy
 from trainingservice.variants.code_variant import CodeVariant as VariantFile
 from trainingservice.variants.code_variant import VariantContent, read_stored, stored_form
-from trialkeeper.durable_files import put_in_place
 
 #: One without trials is kept for so long: it is stored before its trial is.
 KEEP_UNUSED = timedelta(days=1)
@@ -43,12 +41,14 @@ def keep_variant(content: VariantContent, now: datetime) -> CodeVariant:
 
 
 def content_of(variant: CodeVariant) -> VariantContent:
-    """What is in it. Raises VariantGone."""
+    """What is in it. Raises VariantGone, and StorageFailed where nothing is known of it."""
     if variant.removed_at is not None:
         raise VariantGone(f"Retention removed it, with the copy of the code, on {variant.removed_at:%Y-%m-%d}.")
     try:
         with default_storage.open(variant.storage_path) as file:
             content = read_stored(file.read())
+    except StorageFailed:
+        raise
     except (OSError, ValueError) as error:
         raise VariantGone(f"Its file {variant.storage_path} cannot be read ({error}). Restore it from a backup, or "
                           "submit the trial again.") from None
@@ -60,25 +60,20 @@ def content_of(variant: CodeVariant) -> VariantContent:
 
 def for_platforms(variant: CodeVariant) -> VariantFile:
     """The variant as a form has it: with a path on this machine. Where the storage is elsewhere it is fetched into the
-    data folder. Where there is no file (any more) there is none at the path, and whoever reads it says so.
+    data folder. Where there is no file (any more) there is none at the path, and whoever reads it says so. Raises
+    StorageFailed.
     """
     try:
-        return VariantFile(Path(default_storage.path(variant.storage_path)), variant.sha256)
-    except NotImplementedError:
-        copy = settings.DATA_FOLDER / "cache" / Path(variant.storage_path).name
-        if not copy.exists() and variant.removed_at is None:
-            with contextlib.suppress(OSError):
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                draft = copy.with_suffix(".draft")
-                with default_storage.open(variant.storage_path) as source:
-                    draft.write_bytes(source.read())
-                put_in_place(str(draft), str(copy))
-        return VariantFile(copy, variant.sha256)
+        return VariantFile(local_copy(variant.storage_path, variant.size), variant.sha256)
+    except StorageFailed:
+        raise
+    except OSError:
+        return VariantFile(copy_path(variant.storage_path), variant.sha256)
 
 
 def remove_unused_variants(now: datetime) -> int:
     """Remove the files of variants whose code no experiment has any more, and the rows of those that no trial has;
-    returns of how many.
+    returns of how many. Raises StorageFailed.
     """
     trials = Trial.objects.filter(variant=OuterRef("pk"))
     unused = CodeVariant.objects.filter(
@@ -86,6 +81,7 @@ def remove_unused_variants(now: datetime) -> int:
     due = unused.filter(removed_at=None) | unused.filter(~Exists(trials))
     removed = 0
     for variant in due.order_by("pk")[:MOST_AT_ONCE]:
+        check_answers()
         with transaction.atomic():
             # locks the row, unless somebody has stored the same since
             still = unused.filter(pk=variant.pk, last_used=variant.last_used)
@@ -94,7 +90,7 @@ def remove_unused_variants(now: datetime) -> int:
             if not Trial.objects.filter(variant=variant).exists():
                 variant.delete()
             default_storage.delete(variant.storage_path)
-            (settings.DATA_FOLDER / "cache" / Path(variant.storage_path).name).unlink(missing_ok=True)
+            remove_copy(variant.storage_path)
             removed += 1
     return removed
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 from nniweb.backups.database import CannotCopy
 from nniweb.backups.taking import KEYS, USUALLY, take
 from nniweb.management.served_before import require_served_before
+from nniweb.storage.elsewhere import StorageFailed, is_elsewhere
 
 
 class Command(BaseCommand):
@@ -23,14 +24,19 @@ class Command(BaseCommand):
 
         parser.add_argument("--with-keys", action="store_true",
                             help="include the data folder's keys; whoever has the file can then decrypt all secrets")
+        parser.add_argument("--with-stored-files", action="store_true", help=(
+            "include the files of NNIWEB_FILE_STORAGE, which otherwise stay in that storage alone"))
 
-    def handle(self, *args: Any, file: Path, with_keys: bool, **options: Any) -> None:
+    def handle(self, *args: Any, file: Path, with_keys: bool, with_stored_files: bool, **options: Any) -> None:
         require_served_before()
         path = file.expanduser().absolute()
         try:
-            gone = take(path, timezone.now(), (*USUALLY, KEYS) if with_keys else USUALLY)
+            gone = take(path, timezone.now(), (*USUALLY, KEYS) if with_keys else USUALLY,
+                        with_stored=with_stored_files)
         except CannotCopy as error:
             raise CommandError(str(error)) from None
+        except StorageFailed as error:
+            raise CommandError(f"{error} No backup was written.") from None
         except OSError as error:
             raise CommandError(f"The backup cannot be written to {path}: {error.strerror or error}.") from None
         for name in gone[:10]:
@@ -39,4 +45,9 @@ class Command(BaseCommand):
                  "it." if with_keys else
                  f"It does not include the keys. Keep a copy of {settings.DATA_FOLDER / KEYS} somewhere else, because "
                  "the secrets in the backup cannot be decrypted without them. (--with-keys includes them.)")
+        if is_elsewhere() and not with_stored_files:
+            about += (" It does not include the files in the storage of NNIWEB_FILE_STORAGE (code archives, kept "
+                      "files, checkpoints, output of trials that ended more than a day ago). Back up that storage, or "
+                      "use "
+                      "--with-stored-files.")
         self.stdout.write(f"Written to {path} ({path.stat().st_size / 1e6:.1f} MB). {about}")

@@ -14,6 +14,7 @@ from nniweb.backups.database import CannotCopy
 from nniweb.backups.putting_back import CannotRestore, has_own_keys, opens_secrets, put_back
 from nniweb.backups.taking import KEYS
 from nniweb.storage.data_folder import DataFolderLocked
+from nniweb.storage.elsewhere import is_elsewhere
 from nniweb.storage.own_files import COMMAND
 
 
@@ -37,8 +38,21 @@ class Command(BaseCommand):
             self.stdout.write(f"The old installation was moved to {aside}.")
         for sentence in _about_keys(manifest):
             self.stdout.write(sentence)
+        for sentence in _about_files(manifest):
+            self.stdout.write(sentence)
         self.stdout.write(f"{settings.DATA_FOLDER} was restored to its state at {manifest['taken_at']}. Start the "
                           "server. It finds running trials that are in the backup again.")
+
+
+def _about_files(manifest: dict[str, Any]) -> Iterator[str]:
+    """What a backup of an installation leaves to be done whose files are in a storage elsewhere."""
+    if "stored_elsewhere" not in manifest:
+        return
+    set_here = "" if is_elsewhere() else (" NNIWEB_FILE_STORAGE is not set here: set it, with its options, before you "
+                                          "start the server.")
+    yield (f"Code archives, kept files, checkpoints and older output of the backup are in a storage "
+           f"({manifest['stored_elsewhere']}), and not in the backup. Files that were removed there since it was taken "
+           f"are missing.{set_here}")
 
 
 def _about_keys(manifest: dict[str, Any]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from nniweb.experiments.models import (
     TunerEvent,
 )
 from nniweb.experiments.retention.checkpoint_removal import remove_checkpoints_of
-from nniweb.experiments.retention.removal import MOST_BYTES, Pace, remove_file, remove_rows
+from nniweb.experiments.retention.removal import MOST_BYTES, Pace, paths_of, remove_file, remove_rows
 from trialkeeper import contract
 
 #: Trials whose rows are removed together, and what refers to them: first what refers to attempts, then attempts.
@@ -62,8 +62,11 @@ def remove_rows_of(experiment: Experiment, now: datetime, pace: Pace, is_over: C
 
 def _remove_trials(trials: list[int], pace: Pace, is_over: Callable[[], bool]) -> bool:
     attempts = list(Attempt.objects.filter(trial__in=trials).values_list("pk", flat=True))
-    for path in TrialFile.objects.filter(attempt__in=attempts).values_list("storage_path", flat=True):
-        remove_file(path)
+    for kind in ("files", "output"):
+        for path in paths_of(kind, attempt__in=attempts):
+            remove_file(path)
+            if is_over():
+                return False
     while remove_rows(TrialFile, pace, attempt__in=attempts):
         if is_over():
             return False

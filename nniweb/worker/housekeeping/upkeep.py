@@ -17,14 +17,16 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from nniweb.experiments.checkpoints.chunk_files import StorageFailed
+from nniweb.experiments.ingest.one_report import TOKEN_GRACE
 from nniweb.experiments.models import Cluster, DiskUsage, Experiment, FolderUsage
 from nniweb.experiments.retention.checkpoint_removal import remove_old_checkpoints
 from nniweb.experiments.retention.disk_usage import DATABASE, measure, measure_data_folder
+from nniweb.experiments.retention.output_storing import store_output
 from nniweb.experiments.retention.removal import Pace
 from nniweb.experiments.sql.selected_rows import is_any
 from nniweb.observability.log_ids import log_ids
 from nniweb.process.process_identity import host_name
+from nniweb.storage.elsewhere import StorageFailed
 from nniweb.worker.housekeeping.keep_to_retention import Retention
 from nniweb.worker.housekeeping.remove_rows import remove_rows_of
 from nniweb.worker.poll_loop import LOOK_SECONDS, look_until
@@ -40,6 +42,8 @@ TURN_SECONDS = 5.0
 TAKEN = timedelta(minutes=10)
 #: When an experiment is looked at again: one that changes, and one that has been over for a day.
 SOON, LATER = timedelta(hours=1), timedelta(days=1)
+#: When an experiment is looked at again whose files could not be removed, because their storage did not answer.
+STORAGE_PAUSE = timedelta(minutes=1)
 #: Columns it has no use for.
 _LEFT_OUT = ("config", "config_text", "notes", "description", "search_space", "trial_options")
 
@@ -117,16 +121,26 @@ class Upkeep:
 
         with log_ids(experiment=experiment.public_id):
             now = self._now()
-            if experiment.deleted_at is not None:
-                is_done = remove_rows_of(experiment, now, self.pace, is_over)
-            else:
-                is_done = self._retention.apply(experiment, now, is_over)
-                if is_done and self._must_be_measured(experiment):
-                    measure(experiment, now, self.pace.sleep)
             again = now + LATER if experiment.is_finished and _has_been_over_for_long(experiment, now) else now + SOON
+            try:
+                is_done = self._look_after(experiment, now, is_over)
+            except StorageFailed as error:
+                logger.warning("files that are to be removed are removed later: %s", error)
+                is_done, again = True, now + STORAGE_PAUSE
             # not where somebody wants it to be looked at since (None)
             Experiment.objects.filter(pk=experiment.pk, look_after_at=experiment.look_after_at).update(
                 look_after_at=again if is_done else now)
+        return True
+
+    def _look_after(self, experiment: Experiment, now: datetime, is_over: Callable[[], bool]) -> bool:
+        if experiment.deleted_at is not None:
+            return remove_rows_of(experiment, now, self.pace, is_over)
+        if not self._retention.apply(experiment, now, is_over):
+            return False
+        if not store_output(experiment, now - TOKEN_GRACE, self.pace, is_over):
+            return False
+        if self._must_be_measured(experiment):
+            measure(experiment, now, self.pace.sleep)
         return True
 
     def _must_be_measured(self, experiment: Experiment) -> bool:

@@ -23,6 +23,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTar
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.secrets.masking import struck_out
 from nniweb.experiments.secrets.sealing import CannotOpen, unseal
+from nniweb.storage.elsewhere import StorageFailed
 from nniweb.tuning import algorithms
 from nniweb.tuning.search_space.constraint_check import check_constraints
 from nniweb.tuning.search_space.parser import parse_search_space
@@ -32,6 +33,9 @@ from trainingservice.reasons import Reason
 from trainingservice.secrets_in_use import own_secrets
 
 logger = logging.getLogger(__name__)
+
+#: Seconds before code is fetched again that the storage of files could not take.
+STORAGE_PAUSE = 30.0
 
 
 class _ConstraintsUnusable(Exception):
@@ -72,6 +76,10 @@ def _fetch(work: ClusterWork, experiment: Experiment, source: GitSource, stop: t
         except AnnotationsInvalid as invalid:
             problems = struck_out(str(invalid))
             return lambda: _end(work, experiment, Reason("annotations_invalid", source=str(source), said=problems))
+        except StorageFailed as error:
+            logger.warning("experiment %s: its code is fetched again later: %s", experiment.public_id, error)
+            stop.wait(STORAGE_PAUSE)
+            return lambda: None
         except (FetchFailed, CannotOpen) as error:
             reason = struck_out(str(error))
             return lambda: None if stop.is_set() else _failed(work, experiment, source, reason)

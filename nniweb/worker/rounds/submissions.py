@@ -22,11 +22,14 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update_each
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import log_ids
+from nniweb.storage.elsewhere import StorageFailed
 from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds import warm_places
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.submission_answers import not_submitted, refused
+from trainingservice import tracing
 from trainingservice.base import TrainingService
+from trainingservice.errors import TemporaryError
 from trainingservice.reasons import Reason, as_document
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
@@ -154,6 +157,9 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
     try:
         form = application_form(attempt, parameters, type(service),
                                 keeper_access(attempt.trial.experiment, type(service), token))
+    except StorageFailed as error:  # the code is in a storage that does not answer
+        not_submitted(work, attempt, TemporaryError(Reason("file_storage", what=error.what)))
+        return
     except Exception as error:  # options that no longer fit, a lost archive: this trial's fault alone
         refused(work, attempt, f"The trial cannot be submitted: {error}")
         return
@@ -165,5 +171,7 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
 def _call_submit(work: ClusterWork, service: TrainingService,
                  form: JobApplicationForm) -> tuple[TrialJobDetail, datetime]:
     """What the platform said, and when."""
-    with log_ids(experiment=form.experiment_id, trial=form.trial_job_id):
+    with log_ids(experiment=form.experiment_id, trial=form.trial_job_id), \
+            tracing.span("submit", experiment=form.experiment_id, trial=form.trial_job_id, job=form.job_name,
+                         platform=service.platform):
         return job_detail(service.submit_trial_job(form)), work.now()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from nniweb.experiments.models import Trial
+from nniweb.storage.elsewhere import StorageFailed
+from nniweb.worker.rounds import submissions
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.reasons import Reason
@@ -48,6 +50,23 @@ def test_what_is_submitted_again_says_why_with_its_code(only_trial) -> None:
     assert trial.reason_arguments == {"said": str(why), "pause": 7, "because": {
         "code": "gpus_not_seen", "machine": "m", "asked": 1}}
     assert trial.message == f"{why} It is submitted again in 7 s."
+
+
+def test_a_trial_whose_code_is_in_a_storage_that_is_away_waits_and_says_so(rig: Rig, monkeypatch) -> None:
+    form = submissions.application_form
+
+    def away(*what: object) -> object:
+        raise StorageFailed("The storage of files does not answer: refused.", "does not answer")
+
+    monkeypatch.setattr(submissions, "application_form", away)
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    rig.until(lambda: Trial.objects.filter(experiment=experiment).exclude(message="").exists())
+    trial = Trial.objects.get(experiment=experiment)
+    assert (trial.status, trial.reason) == ("WAITING", "not_submitted")
+    assert trial.reason_arguments["because"] == {"code": "file_storage", "what": "does not answer"}
+    monkeypatch.setattr(submissions, "application_form", form)
+    [trial] = rig.submitted(experiment, 1)
+    assert trial.status == "WAITING"
 
 
 def test_a_trial_that_is_tried_again_says_how_it_failed_with_its_code(rig: Rig) -> None:
