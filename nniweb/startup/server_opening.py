@@ -149,7 +149,8 @@ class Opening:
         self._lock.write_address([self._url])  # for keepers on this machine
         if self._has_told:
             return
-        address = sign_in_address(self._url, first_user())
+        # people of a server with an address of its own are rarely on its machine
+        address = sign_in_address(settings.PUBLIC_URL or self._url, first_user())
         self._say(f"\nNNI Web is running at {self._url}\nSign in with this link (once, within an hour):\n\n    "
                   f"{address}\n\nData folder: {settings.DATA_FOLDER}\nCtrl-C stops the server. Running trials "
                   "continue.\n")

@@ -85,6 +85,17 @@ def away() -> OperationalError:
     return error
 
 
+@pytest.mark.parametrize(("public", "expected"), [("https://nni.example.org", "https://nni.example.org/sign-in/"),
+                                                  ("", "http://127.0.0.1:1/sign-in/")])
+def test_the_link_to_sign_in_leads_to_the_address_at_which_people_reach_the_server(
+        opened: Opened, settings, public: str, expected: str) -> None:
+    settings.PUBLIC_URL = public
+    opened.opening.start()
+    until(opened.has_come_up)
+    assert [line.strip() for text in opened.said for line in text.splitlines() if "/sign-in/" in line][0].startswith(
+        expected)
+
+
 @pytest.mark.parametrize("fault", [away(), OSError(errno.ENOSPC, "No space left on device", "/srv/data/server.json"),
                                    RuntimeError("can't start new thread"), MemoryError()],
                          ids=lambda fault: type(fault).__name__)
