@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,14 +28,21 @@ def build(checkout: Path, target: Path, epoch: int, *options: str) -> tuple[Path
 
     ``epoch``: seconds since 1970, which the files in both get. ``options``: of ``python -m build``. Raises BuildFailed.
     """
+    command = [sys.executable, "-m", "build", *options, "--outdir", str(target)]
+    fixed = {"SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
     umask = os.umask(0o022)  # the modes of files are in a wheel
     try:
-        run([sys.executable, "-m", "build", *options, "--outdir", str(target), str(checkout)],
-            {"SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"})
+        run([*command, "--sdist", str(checkout)], fixed)
+        [source] = target.glob("*.tar.gz")
+        make_reproducible(source, epoch)
+        with tempfile.TemporaryDirectory() as folder:  # as pip does: from the archive alone, with its modes
+            with tarfile.open(source) as archive:
+                archive.extractall(folder, filter="data")
+            [unpacked] = Path(folder).iterdir()
+            run([*command, "--wheel", str(unpacked)], fixed)
     finally:
         os.umask(umask)
-    [source], [wheel] = target.glob("*.tar.gz"), target.glob("*.whl")
-    make_reproducible(source, epoch)
+    [wheel] = target.glob("*.whl")
     return source, wheel
 
 

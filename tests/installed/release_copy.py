@@ -17,22 +17,23 @@ from nniweb.version import NEXT_RELEASE
 from tests.installed.wheel_build import ROOT
 
 
-def tagged_copy(folder: Path, *, umask: int = 0o022) -> Path:
-    """All files of this checkout that git knows or would add, committed and tagged as the next release. The
-    documentation site is the one that is built here; the browser libraries are linked.
+def tagged_copy(folder: Path, source: Path = ROOT, *, umask: int = 0o022) -> Path:
+    """All files of a checkout that git knows or would add, committed and tagged as the next release. The
+    documentation site is built for this checkout, and copied from another; the browser libraries are linked.
     """
     before = os.umask(umask)
     try:
-        names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+        names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=source,
                                capture_output=True, text=True, check=True).stdout.split("\0")
         for name in filter(None, names):
-            if (ROOT / name).is_file() and not (ROOT / name).is_symlink():
+            if (source / name).is_file() and not (source / name).is_symlink():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / name, folder / name)
+                shutil.copyfile(source / name, folder / name)
         changelog = folder / "CHANGELOG.md"
         changelog.write_text(re.sub(r"^## .*$", f"## {NEXT_RELEASE} (2026-12-01)", changelog.read_text(), count=1,
                                     flags=re.MULTILINE))
-        shutil.copytree(built_site(), folder / "docs-site", copy_function=shutil.copyfile)
+        site = built_site() if source == ROOT else source / "docs-site"
+        shutil.copytree(site, folder / "docs-site", copy_function=shutil.copyfile)
         (folder / "node_modules").symlink_to((ROOT / "node_modules").resolve())
     finally:
         os.umask(before)
