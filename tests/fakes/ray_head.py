@@ -28,7 +28,8 @@ from tests.fakes.ssh_machine import free_port
 from trainingservice.testing.processes import RunningProcess, end_processes, processes_of
 
 VERSION = "2.60.0"
-PATIENCE = 120.0
+#: Seconds for whatever is waited for; a head takes half a minute of processor time to start.
+PATIENCE = 240.0
 #: What is killed when a node dies, head or not: its daemons. Workers end by themselves then, as Ray has it.
 DAEMONS = ("gcs_server", "raylet", "dashboard", "agent", "ray start", "ray-start", "monitor")
 

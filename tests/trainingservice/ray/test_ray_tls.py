@@ -97,3 +97,15 @@ def test_a_file_without_a_certificate_is_said_with_its_name(proxy, tmp_path, kin
     assert code_of(error.reason) == "certificate_refused"
     assert str(file) in str(error)
     assert "caFile" in str(error)
+
+
+def test_a_trial_runs_and_its_cluster_is_asked_by_tls_alone(bench, platform, proxy, authority) -> None:
+    platform.settings = lambda: RayClusterSettings(address=f"https://127.0.0.1:{proxy.port}", ca_file=authority)
+    service = bench.open_service()
+    assert {finding.check: finding.ok for finding in service.rehearse(quick=True)}["connection"]
+    form = bench.form("echo through TLS")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == "through TLS\n"
+    assert service.last_lines(form.job_name) is not None, "the job's log comes by it, too"
+    assert proxy.passed
