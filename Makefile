@@ -6,7 +6,8 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # worker: each server and browser of a file is started once.
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages slow-packages constraints docs docs-versions wheel image release structure
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint style types imports checked packages \
+        slow-packages constraints docs docs-versions wheel image release structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -35,9 +36,15 @@ packages:
 structure: packages
 	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m structure
 
-lint: packages
+lint: style types imports
+
+style: packages
 	$(PYTHON_IN_VENV) -m ruff check .
+
+types: packages
 	$(PYTHON_IN_VENV) -m mypy nniweb trainingservice trialkeeper scripts
+
+imports: packages
 	.venv/bin/lint-imports --no-cache
 
 # Only what has changed is built again; a link that leads nowhere fails.
@@ -49,14 +56,18 @@ DOCS_VERSIONS = docs-versions
 docs-versions: packages
 	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m docs_site.versions $(DOCS_VERSIONS)
 
-test: lint docs
+# Two at a time: each of these uses one processor.
+checked:
+	@$(MAKE) -j 2 lint docs
+
+test: checked
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 
 # Schedulers and databases that only slow tests start.
 slow-packages:
 	@python=$$(scripts/find-python.sh --install) && exec "$$python" scripts/prepare.py slow-tests
 
-test-all: slow-packages lint docs
+test-all: slow-packages checked
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -n $(PYTEST_JOBS) tests
 	$(MAKE) test-postgresql
 

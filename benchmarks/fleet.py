@@ -52,6 +52,8 @@ OF_AN_EXPERIMENT = 1_000
 #: Targets: of all reports, so many are answered; 99 % within so many seconds; kilobytes of both webs for a trial;
 #: seconds from a stop to its keeper (median).
 ANSWERED, WITHIN, MEMORY, STOPPED_WITHIN = 1.0, 1.0, 6.0, 2.0
+#: Seconds until the worker must have taken over all jobs.
+DRIVEN_WITHIN = 900.0
 #: Seconds between two stops.
 STOP_EACH = 5.0
 #: Parts of the time after which the platform is away, a web is killed, and it is started again.
@@ -217,7 +219,7 @@ class Run:
     def _wait_until_driven(self) -> None:
         self.worker.wait_until(
             lambda: self.installation.rows("SELECT 1 FROM experiments_cluster WHERE name = 'fleet' AND health = 'good'"
-                                           " AND lease_holder <> ''"), what="the worker drives the cluster")
+                                           " AND lease_holder <> ''"), DRIVEN_WITHIN, "the worker drives the cluster")
 
     def _kill(self) -> None:
         self.memory[1] = resident(self.webs[1], most=True)

@@ -15,14 +15,6 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 PLATFORMS = platform_names()
-#: Of each platform, what the tests have on its other side: a word of a program's module that its conformance suite, or
-#: what that imports, starts.
-REAL_PROGRAMS = {"ray": "tests.fakes.ray_head", "remote": "tests.fakes.ssh_machine",
-                 "slurm": "tests.fakes.slurm_cluster"}
-DOUBLES = {"kubernetes": "kubernetes.under_test", "kubeflow": "kubernetes.under_test",
-           "frameworkcontroller": "kubernetes.under_test", "adl": "kubernetes.under_test",
-           "openpai": "openpai.cluster", "dlts": "dlts_dashboard", "azureml": "azureml_workspace",
-           "command": "tiny_scheduler", "ray": "ray_dashboard"}
 
 
 def name_of(page: object) -> str:
@@ -77,34 +69,6 @@ def test_every_config_in_the_text_is_valid(page: str, block: str, tmp_path: Path
     settings = parse_experiment_config(block, tmp_path).settings
     assert settings.training_service is not None
     assert settings.training_service.platform == ("local" if page == "README" else page)
-
-
-def rows_of_proof() -> dict[str, list[str]]:
-    """README's table of how each platform was proved: platform -> its cells after the first."""
-    text = (ROOT / "README.md").read_text().partition("### How each platform was proved")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
-    assert rows[0] == ["platform", "real service", "real binaries", "recorded", "double"]
-    return {row[0]: row[1:] for row in rows[1:]}
-
-
-def test_every_platform_says_how_it_was_proved() -> None:
-    assert sorted(rows_of_proof()) == sorted(PLATFORMS)
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_how_a_platform_was_proved_is_what_its_conformance_suite_starts(platform: str) -> None:
-    service, _, recorded, double = rows_of_proof()[platform]
-    suite = (ROOT / "tests" / "trainingservice" / "conformance" / f"test_conformance_{platform}.py").read_text()
-    assert bool(double) == (platform in DOUBLES)
-    assert bool(service) == (platform == "local" or platform in REAL_PROGRAMS)
-    for program in (DOUBLES.get(platform), REAL_PROGRAMS.get(platform)):
-        assert program is None or program in suite, f"the suite of {platform} does not start {program}"
-    folder = re.search(r"\((tests/recordings/\w+)/README.md\)", recorded)
-    assert bool(recorded) == bool(folder)
-    if folder is not None:
-        users = [path for path in (ROOT / "tests").rglob("*.py") if folder[1].rpartition("/")[2] in path.read_text()
-                 and "recordings" in path.read_text()]
-        assert users, f"no test compares with {folder[1]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -19,6 +19,7 @@ PYTHONS_FORM = {
     "nniweb/tuning/custom_algorithms/own_assessor.py": "said to the author of an assessor, of what it returned",
     "nniweb/tuning/custom_algorithms/plain_parameters.py": "said to the author of a tuner, of an object that it made",
     "nniweb/worker/rounds/round_experiments.py": "texts in a statement of SQL",
+    "nniweb/__init__.py": "an AttributeError as Python has it",
     "nniweb/asgi.py": "an error for the author of the ASGI server",
     "nniweb/client/experiment.py": "__repr__",
     "trainingservice/keeper/agent_client.py": "the protocol between our own programs",

@@ -212,7 +212,8 @@ class TrainingService(abc.ABC):
     def give_order(self, job_name: str, order: contract.Order) -> None:
         """Bring an order to the keeper of a running job, sooner than the answer to its next report.
 
-        A platform need not: then the keeper gets it with that answer alone, up to ten seconds later.
+        A platform need not: then the keeper gets it with that answer alone, ten seconds later, or up to two
+        minutes in an installation with very many trials.
         """
 
     def last_lines(self, job_name: str) -> str | None:

@@ -136,9 +136,12 @@ def part_folders(parts: Sequence[CodePart]) -> dict[str, Path]:
 class TrialOptions(SettingsModel):
     """What one experiment asks of the platform for its trials. Each platform has one subclass."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(("nodes", "gpusPerNode"), (
-        "is for the platforms local, remote and slurm, which run a trial on several nodes. Remove it, or, where the "
-        "platform has roles, set the number of replicas of a role"))
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("nodes", "gpusPerNode"), (
+            "is for the platforms local, remote and slurm, which run a trial on several nodes. Remove it, or, where "
+            "the platform has roles, set the number of replicas of a role")),
+        **dict.fromkeys(("containerEngine", "imagePull", "containerNetwork"), (
+            "is for the platforms local and remote, which run images with podman or docker themselves. Remove it"))}
 
     def own_command(self) -> str:
         """The trial's command where the file gives it among the options instead of in trialCommand; "" for none."""

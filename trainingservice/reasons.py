@@ -292,7 +292,8 @@ def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]
     return f"Waits for {count_of(asked)}{each}: {_few_are_free(machine, free, held)}."
 
 
-def _share(cpus: float, memory: int) -> str:
+def share_in_words(cpus: float | None, memory: int | None) -> str:
+    """``2 CPUs and 8.0 GB of memory``; ``memory`` in bytes. What is nothing is left out."""
     parts = [count_of_cpus(cpus)] if cpus else []
     return " and ".join([*parts, *([f"{byte_size(memory)} of memory"] if memory else [])])
 
@@ -304,14 +305,14 @@ def count_of_cpus(cpus: float) -> str:
 
 def _machine_share_held(machine: str, cpus: float, memory: int, free_cpus: float, free_memory: int) -> str:
     left = [*([count_of_cpus(free_cpus)] if cpus else []), *([byte_size(free_memory)] if memory else [])]
-    return (f"Waits for {_share(cpus, memory)}: other trials have the rest of machine {machine}, {' and '.join(left)} "
-            "are left.")
+    return (f"Waits for {share_in_words(cpus, memory)}: other trials have the rest of machine {machine}, "
+            f"{' and '.join(left)} are left.")
 
 
 def _machine_too_small(machine: str, cpus: float, memory: int, has_cpus: float, has_memory: int) -> str:
-    has = _share(has_cpus if cpus else 0.0, has_memory if memory else 0)
-    return (f"This trial asks for {_share(cpus, memory)}, but trials may have {has} of machine {machine}; lower "
-            "trialCpuNumber or trialMemorySize, or raise what trials may have.")
+    has = share_in_words(has_cpus if cpus else 0.0, has_memory if memory else 0)
+    return (f"This trial asks for {share_in_words(cpus, memory)}, but trials may have {has} of machine {machine}; "
+            "lower trialCpuNumber or trialMemorySize, or raise what trials may have.")
 
 
 def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
@@ -435,6 +436,15 @@ def _no_python(machine: str, named: str, given_by: str, user: str = "") -> str:
                 "or launch from a shell with another environment, or name one in venv or condaEnv.")
     return (f"{given_by} names {named}, which has no Python on machine {machine} that {who} may run. Make it there, or "
             f"correct {given_by}.")
+
+
+def _container_not_permitted(field: str, asked: str, permitted: list[str]) -> str:
+    may = ", ".join(shown(one) for one in permitted[:20]) or "none"
+    if not asked:
+        return (f"On this server's own machine trials run in an image only. Give dockerImage; permitted are {may}. (An "
+                "administrator decides this in local_config.)")
+    return (f"On this server's own machine {field} may not be {shown(asked)}; permitted are {may}. Choose one of them, "
+            "or ask an administrator to add it to local_config.")
 
 
 def _no_nvidia_smi(machine: str, asked: int | None = None) -> str:
@@ -808,8 +818,9 @@ CODES: dict[str, Kind] = {
         "The trial was placed on the machine, but the machine cannot start its keeper now. said: what is missing.",
         lambda machine, said: said),
     "machine_kept": Kind(
-        "GPUs of the machine are reserved for a trial that asks for more of them and has waited longer.",
-        lambda machine: f"{machine} is reserved for a trial that asks for more GPUs and has waited longer."),
+        "The machine is reserved for a trial that asks for more of what it has and has waited longer. of: GPUs, or "
+        "memory or CPUs.",
+        lambda machine, of="GPUs": f"{machine} is reserved for a trial that asks for more {of} and has waited longer."),
     "gpus_not_seen": Kind("The machine's GPUs have not been read yet.", _gpus_not_seen),
     "gpus_unread": Kind("The machine's GPUs cannot be read at the moment. error: what nvidia-smi said.", _gpus_unread),
     "no_python": Kind(
@@ -817,6 +828,22 @@ CODES: dict[str, Kind] = {
         "named: the environment; given_by: the option that names it; user: the user of the trials, empty for the "
         "server's own.",
         _no_python),
+    "no_container_engine": Kind(
+        "The trials name an image (dockerImage), and the machine has no program to run it. engine: the program that "
+        "was looked for.",
+        lambda machine, engine, image: (
+            f"Trials run in the image {image}, and machine {machine} has no {engine} on its PATH. Install podman there "
+            "(Debian and Ubuntu: apt-get install podman), or remove dockerImage.")),
+    "container_engine_fails": Kind(
+        "The program that runs the trials' image does not work on the machine. engine: the program; said: what it "
+        "said.",
+        lambda machine, engine, said: (
+            f"{engine} does not work on machine {machine}{f': {said}' if said else ''}. Try \"{engine} info\" there as "
+            "the user of the trials.")),
+    "container_not_permitted": Kind(
+        "The settings of the server's own machine do not permit the trials' image, its network, or trials without an "
+        "image. field: of the experiment; asked: what it says there; permitted: what may be written instead.",
+        _container_not_permitted),
     "gpus_faulty": Kind(
         "GPUs of the machine do not work, or their memory has had errors. gpus: of each gpu (its number), fault (lost, "
         "needs_reset, or \"\": it works) and errors. Those with a fault get no trials.", _gpus_faulty),

@@ -45,6 +45,8 @@ from trialkeeper.attempt_folder import (
     wake,
     write_file,
 )
+from trialkeeper.container_engine import prepare_image
+from trialkeeper.container_trial import remove_left_container
 from trialkeeper.control_group import folder_of_trials, own_folder, recorded_group, remove_leftovers, why_not
 from trialkeeper.gpu_usage import gpu_program, read_gpus
 from trialkeeper.keeper import DEFAULT_GRACE, Keeper
@@ -269,6 +271,17 @@ class Agent:
     def _do_gpus(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """gpus {} -> {gpus: [...]}, or {gpus: [], error: why}."""
         self._in_child(request["id"], lambda: _gpus(self._hanging), self._note_hanging)
+        return None
+
+    def _do_image(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """image {image, engine, pull} -> ImageDocument: have the image on this machine; takes as long as its pull."""
+        image, engine, pull = request.get("image"), request.get("engine"), request.get("pull")
+        if not isinstance(image, str) or not image or image.startswith("-"):
+            raise Refused("image needs image: the name of one")
+        if engine not in contract.ENGINES or pull not in contract.PULLS:
+            raise Refused("image needs engine, one of %s, and pull, one of %s"
+                          % (", ".join(contract.ENGINES), ", ".join(contract.PULLS)))
+        self._in_child(request["id"], lambda: dict(prepare_image(image, engine, pull)))
         return None
 
     def _do_machine(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -625,6 +638,8 @@ def _remove(folder: str) -> Dict[str, Any]:
     if group is not None:  # of an attempt that nobody finished; the others removed theirs
         group.kill()
         group.remove()
+    if summary is not None and read_object(os.path.join(folder, contract.EXIT_FILE)) is None:
+        remove_left_container(read_object(os.path.join(folder, contract.JOB_FILE)) or {}, summary.journal_id)
     if os.path.lexists(folder):
         remove_tree(folder)
     return {}

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from trialkeeper import machine
 from trialkeeper.process_tree import ProcessTree
@@ -31,24 +31,28 @@ class ChildProcess:
     is_lost = False
     #: The process whose descendants the trial's processes are; None: this one.
     beside: Optional[int] = None
+    #: Why it ended (one of contract.END_REASONS, and a sentence) where its command is not why.
+    failure: Optional[Tuple[str, str]] = None
 
     def __init__(self, command: str, working_directory: str, environment: Dict[str, str], stdout: str,
-                 stderr: str) -> None:
-        """``stdout`` and ``stderr``: files that are appended to."""
+                 stderr: str, words: Optional[Sequence[str]] = None) -> None:
+        """``stdout`` and ``stderr``: files that are appended to. ``words``: the program that is started, where it is
+        not a shell with the command.
+        """
         shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
         if not os.path.isdir(working_directory):
             raise CannotStart("the folder %s does not exist on %s; the command should run in it"
                               % (working_directory, machine.host()))
         try:
             with open(stdout, "ab") as out, open(stderr, "ab") as err:
-                self._popen = subprocess.Popen([shell, "-c", command], cwd=working_directory, env=environment,
-                                               stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                self._popen = subprocess.Popen(list(words or [shell, "-c", command]), cwd=working_directory,
+                                               env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                                                start_new_session=True)
         except (OSError, ValueError, MemoryError) as error:
             if is_shortage(error):
                 raise NoRoom(str(error) or type(error).__name__) from error
             raise CannotStart("the command could not be started with %s in %s on %s: %s"
-                              % (shell, working_directory, machine.host(), error)) from error
+                              % (words[0] if words else shell, working_directory, machine.host(), error)) from error
         self.pid = self._popen.pid
         self.start_time = machine.process_start_time(self.pid)
         self.exit_code: Optional[int] = None

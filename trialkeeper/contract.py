@@ -412,6 +412,41 @@ class OutOfMemoryDocument(_OfALimit):
     gpu_total: Optional[int]  #: bytes of memory of the smallest of its GPUs; None where that is not known
 
 
+#: Programs that run containers, and any of them: podman where there is one, else docker.
+PODMAN, DOCKER, ANY_ENGINE = "podman", "docker", "auto"
+ENGINES = (ANY_ENGINE, PODMAN, DOCKER)
+#: When an image is pulled: where the machine does not have it, never, or before the first trial of an experiment there.
+PULL_MISSING, PULL_NEVER, PULL_ALWAYS = "missing", "never", "always"
+PULLS = (PULL_MISSING, PULL_NEVER, PULL_ALWAYS)
+#: The network of a container: one of its own, as its engine makes it; that of the machine; none.
+PRIVATE, HOST_NETWORK, NO_NETWORK = "private", "host", "none"
+NETWORKS = (PRIVATE, HOST_NETWORK, NO_NETWORK)
+#: Why an image cannot be used on a machine: it has no engine; the engine does not work there; it lacks the image, which
+#: is not to be pulled; the pull failed.
+NO_ENGINE, ENGINE_UNUSABLE, IMAGE_MISSING, PULL_FAILED = "no_engine", "engine_unusable", "image_missing", "pull_failed"
+IMAGE_PROBLEMS = (NO_ENGINE, ENGINE_UNUSABLE, IMAGE_MISSING, PULL_FAILED)
+
+
+class ImageDocument(TypedDict):
+    """What an agent says of an image on its machine."""
+
+    engine: str              #: PODMAN or DOCKER; what was asked for where there is none
+    program: str             #: its path; "" with a problem
+    rootless: bool           #: root inside is the user outside
+    problem: str             #: one of IMAGE_PROBLEMS, "" where the image can be used
+    detail: str              #: what the engine said of the problem, or ""
+
+
+class ContainerDocument(TypedDict):
+    """The image in which a trial's command runs, and by what."""
+
+    image: str
+    engine: str              #: PODMAN or DOCKER
+    program: str             #: its path on the machine
+    rootless: bool
+    network: str             #: one of NETWORKS
+
+
 class JobDocument(TypedDict, total=False):
     """Answer of ``GET trials/<job name>/job`` and content of JOB_FILE: what to run."""
 
@@ -449,6 +484,8 @@ class JobDocument(TypedDict, total=False):
     metrics: Optional[MetricsDocument]
     #: None, or not there: the trial has the code as it is.
     variant: Optional[VariantDocument]
+    #: None, or not there: the command is run on the machine itself.
+    container: Optional[ContainerDocument]
 
 
 class KeeperDocument(TypedDict, total=False):

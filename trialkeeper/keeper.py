@@ -32,6 +32,8 @@ from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.child_process import LOOK_INTERVAL, CannotStart, ChildProcess, NoRoom, TreeEnding
 from trialkeeper.code_folder import prepare_code, runs_in_users_folder, working_directory_of
 from trialkeeper.command_template import Given, given_without_nni
+from trialkeeper.container_tree import ContainerTree
+from trialkeeper.container_trial import ContainerTrial, container_of
 from trialkeeper.control_group import Gathering, recorded_group
 from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
@@ -117,6 +119,7 @@ class Keeper:
         self._checkpoints: Optional[Checkpoints] = None
         self._mlflow: Optional[MlflowEndpoint] = None
         self._kernel_kills: Optional[KernelKills] = None
+        self._container: Optional[ContainerTrial] = None
         self._memory: Optional[MemoryWatch] = None
 
     def run(self) -> int:
@@ -149,6 +152,9 @@ class Keeper:
             notify=self._notify_reporter, earlier=self._earlier,
             script=script_metrics(job, self._folder, self._journal, self._clock, self._log))
         self._make_checkpoints()
+        container = container_of(job)
+        if container is not None:
+            self._container = ContainerTrial(container, self._folder, self._journal.journal_id, self._log)
         if not self._journal.started and self._inbox.is_canceled():
             self._log("the attempt was cancelled before it began")
             return NOTHING_TO_DO
@@ -162,6 +168,8 @@ class Keeper:
         else:
             end = self._end_of_trial(end)
             signals = len(self._wakeups.stop_signals)
+            if self._container is not None:
+                self._container.remove()
             self._remove_group()
             if end is None:
                 return NOTHING_TO_DO
@@ -443,19 +451,17 @@ class Keeper:
             raise CannotStart("the folder for checkpoints cannot be made: %s" % error) from error
         self._choose_port()
         reaps = become_reaper_of_orphans()
+        named_gpus = self._names_of_gpus()
         environment = trial_environment(
-            self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
-            wake=self._wakeups.pipe, for_trials=self._folders_for_trials(), mark=self._journal.journal_id,
+            self._job if self._container is None else self._container.job_inside(self._job),
+            os.environ if self._container is None else {}, nni_folder=nni_folder,
+            working_directory=self._working_directory, wake=self._wakeups.pipe, for_trials=self._folders_for_trials(),
+            mark=self._journal.journal_id,
             checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables,
-            gpus=self._names_of_gpus())
-        output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
-        self._kernel_kills = KernelKills()
-        warm = self._warm.start(self._job, given.command, environment, self._working_directory, self._folder, output,
-                                self._wakeups, self._wait_and_go_on, self._clock)
-        child = warm or ChildProcess(given.command, self._working_directory, environment, *output)
-        self._tree = ProcessTree(
-            self._journal.journal_id, child.pid, child.start_time, own_children=True, reaps_orphans=reaps
-        ) if warm is None else WarmTree(self._journal.journal_id, warm)
+            gpus=named_gpus if self._container is None else self._container.gpus_inside(named_gpus))
+        self._kernel_kills = KernelKills(of_machine=self._container is not None)
+        child = self._start_process(given.command, environment, reaps, named_gpus)
+        assert self._tree is not None
         if self._reporter is None:
             self._flush_what_the_next_keeper_needs()
         try:
@@ -471,6 +477,29 @@ class Keeper:
                                   self._tree.members_for_readings)
         self._usage = TrialResources(self._tree, self._gpus, self._clock)
         self._changed()
+        return child
+
+    def _start_process(self, command: str, environment: Dict[str, str], reaps: bool, gpus: Optional[List[str]]
+                       ) -> ChildProcess:
+        """In a container, forked by a parent that has imported its modules, or plainly; ``_tree`` is made for it."""
+        mark = self._journal.journal_id
+        stdout, stderr = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
+        if self._container is not None:
+            child: ChildProcess = self._container.start(
+                self._job, command, environment, working_directory=self._working_directory,
+                nni_folder=self._path(contract.NNI_FOLDER), wake=self._wakeups.pipe,
+                checkpoints=None if self._checkpoints is None else self._checkpoints.path,
+                for_trials=self._folders_for_trials(), gpus=gpus, stdout=stdout, stderr=stderr)
+            self._tree = ContainerTree(mark, child.pid, child.start_time, own_children=True, reaps_orphans=reaps,
+                                       clock=self._clock)
+            return child
+        warm = self._warm.start(self._job, command, environment, self._working_directory, self._folder,
+                                (stdout, stderr), self._wakeups, self._wait_and_go_on, self._clock)
+        if warm is not None:
+            self._tree = WarmTree(mark, warm)
+            return warm
+        child = ChildProcess(command, self._working_directory, environment, stdout, stderr)
+        self._tree = ProcessTree(mark, child.pid, child.start_time, own_children=True, reaps_orphans=reaps)
         return child
 
     def _parameters_without_nni(self, nni_folder: str) -> Given:
@@ -540,7 +569,9 @@ class Keeper:
         if limit is not None:
             limit = max(0.0, limit - ran_before)
         limits = limits_of(self._limits)
-        gathering = Gathering(self._folder, self._journal.journal_id, child.beside, limits)
+        # what is in a container has the engine's limits, and a group of its own
+        gathering = Gathering(self._folder, self._journal.journal_id, child.beside,
+                              limits if self._container is None else limits_of({}))
         if limits.memory_bytes is not None:
             self._memory = MemoryWatch(self._tree, limits.memory_bytes, self._clock)
         watch = TrialWatch(
@@ -548,7 +579,7 @@ class Keeper:
             time_limit=limit, grace_period=self._grace(), saving_grace=self._saving_grace(),
             freeze_signal=self._freeze_signal(), clock=self._clock, memory=self._memory)
         watch.run()
-        if self._kernel_kills is not None and gathering.group is not None:
+        if self._kernel_kills is not None and gathering.group is not None and self._container is None:
             self._kernel_kills.group = gathering.group.path
         if self._gpus is not None:
             self._gpus.close()
@@ -557,6 +588,8 @@ class Keeper:
             self._leave_to_another(child)
             return None
         reason, message = watch.reason_and_message()
+        if child.failure is not None and reason == contract.EXITED:
+            reason, message = child.failure
         if child.is_lost and reason == contract.EXITED:
             reason, message = contract.LOST, "The process that stands beside a warm trial was killed while the trial " \
                                              "ran, so the trial was ended."
@@ -585,9 +618,10 @@ class Keeper:
         last_sign = self._last_sign_of_trial()
         self._start_reporter()
         trial = read_object(self._path(contract.TRIAL_FILE)) or {}
-        tree = ProcessTree(self._journal.journal_id, trial.get("pid") or 0, trial.get("start_time"),
-                           own_children=False, reaps_orphans=False,
-                           group=recorded_group(self._folder, self._journal.journal_id), orphans=self._orphans)
+        tree_class = ProcessTree if self._container is None else ContainerTree
+        tree = tree_class(self._journal.journal_id, trial.get("pid") or 0, trial.get("start_time"),
+                          own_children=False, reaps_orphans=False,
+                          group=recorded_group(self._folder, self._journal.journal_id), orphans=self._orphans)
         was_alive = not tree.is_empty()
         ending = TreeEnding(tree, self._grace(), self._clock)
         while not ending.step():

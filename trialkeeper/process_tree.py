@@ -104,9 +104,14 @@ class ProcessTree:
                 if (leads and self._first_pid in (group, session)) or self._is_marked(pid)]
 
     def _is_marked(self, pid: int) -> bool:
+        return self._has_variable(pid, self._mark)
+
+    @staticmethod
+    def _has_variable(pid: int, variable: bytes) -> bool:
+        """``variable``: name, an equals sign and the value."""
         try:
             with open("/proc/%d/environ" % pid, "rb") as stream:
-                return self._mark in stream.read().split(b"\0")
+                return variable in stream.read().split(b"\0")
         except OSError:
             return False
 

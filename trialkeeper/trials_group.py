@@ -48,7 +48,9 @@ def place_for(own: str) -> Optional[str]:
     while _is_group(os.path.dirname(top)):
         top = os.path.dirname(top)
     is_real_top = not os.path.exists(os.path.join(top, "cgroup.events"))
-    is_of_a_session = own == top or os.path.basename(own).endswith(".scope")
+    name = os.path.basename(own)
+    # that of a container ends in .scope, too, and must not be left
+    is_of_a_session = own == top or name.startswith("session-") and name.endswith(".scope")
     return top if is_real_top and is_of_a_session else None
 
 

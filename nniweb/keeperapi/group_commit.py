@@ -162,6 +162,7 @@ class GroupCommit:
                 self._answer(group, answers)
                 self._trace(group, answers)
                 intervals.count_if_due()
+                give_connection_back()
             except BaseException:  # the thread begins again; whoever has no answer yet would wait for ever
                 self._answer(group, [self._come_again()] * len(group))
                 raise

@@ -19,8 +19,8 @@ from nniweb.process.token_bucket import TokenBucket
 BURST_SECONDS = 10.0
 #: Calls with wrong tokens that one address may make in a second, unless it is at less than its burst.
 REFUSED_A_SECOND, REFUSED_BURST = 50.0, 500.0
-#: A sender that was not heard for so many seconds is forgotten: its buckets are full again, and a keeper, which speaks
-#: each ten seconds, has probably ended.
+#: A sender that was not heard for so many seconds is forgotten: its buckets are full again, and a keeper has ended or
+#: is one of many quiet ones.
 FORGET_AFTER = 60.0
 #: Senders that are remembered at most; the longest unused ones are forgotten first, which fills their buckets.
 MOST_SENDERS = 20_000

@@ -39,7 +39,10 @@ _IMPORTED = (
     "django.core.management.commands.migrate", "django.contrib.admin", "django.db.backends.sqlite3.base", "django.test",
     "channels.routing", "autobahn.twisted.websocket", "twisted.internet.asyncioreactor", "twisted.web.http",
     "twisted.internet.endpoints", "cryptography.hazmat.primitives.ciphers.aead", "pydantic", "yaml", "lark", "paramiko",
-    "requests", "sqlparse", "trainingservice.local.service", "trainingservice.remote.service",
+    "requests", "sqlparse", "rest_framework.serializers", "markdown", "markdown_it", "pygments.formatters.html",
+    "pygments.lexers", "prometheus_client", "orjson", "pythonjsonlogger.json", "whitenoise.middleware", "uritemplate",
+    "channels.consumer", "channels.sessions", "daphne.http_protocol", "csp.constants", "psycopg", "dj_database_url",
+    "trainingservice.local.service", "trainingservice.remote.service",
     "nniweb.experiments.config", "nniweb.tuning.process.tuner_child",
 )
 _LENGTH = 8

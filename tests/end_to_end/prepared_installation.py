@@ -6,12 +6,14 @@ folder becomes an installation has tests of its own; their servers are made with
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -19,10 +21,24 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = "NNIWEB_TEST_PREPARED"
 DATABASE, TOKEN = "nniweb.sqlite3", "token"
 
-#: The first user, as the first start makes it, and a token of theirs.
+#: In the same folder: a database that is migrated and empty, as Django makes those of tests. Whoever needs one first
+#: makes it, under ``lock``, for the databases of tests (``tests.nniweb.migrated_once``) and for the installation here.
+MIGRATED = "migrated.sqlite3"
+
+#: The first user, as the first start makes it, and a token of theirs; the migrations before, where they have not run.
 MAKE_USER = """
+from pathlib import Path
+from django.core.management import call_command
+from django.db import connection
 from nniweb.experiments.models import ApiToken
+from nniweb.experiments.sql.schema_version import note_this_version
 from nniweb.startup.first_start import first_user
+migrated = Path({migrated!r})
+if not migrated.exists():
+    call_command("migrate", verbosity=0, run_syncdb=True)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM INTO %s", [str(migrated)])
+note_this_version()
 print(ApiToken.make(first_user(), ""))
 """
 
@@ -45,8 +61,7 @@ def put_into(data_folder: Path) -> str:
     if FOLDER not in os.environ or (data_folder / DATABASE).exists():
         return ""
     prepared = Path(os.environ[FOLDER])
-    with open(prepared / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the tests' processes come here at the same time
+    with alone(prepared):
         if not (prepared / TOKEN).exists():
             _make(prepared)
     data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,14 +69,22 @@ def put_into(data_folder: Path) -> str:
     return (prepared / TOKEN).read_text()
 
 
+@contextlib.contextmanager
+def alone(prepared: Path) -> Iterator[None]:
+    """The tests' processes come here at the same time."""
+    with open(prepared / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _make(prepared: Path) -> None:
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "DJANGO_"))}
-
-    def manage(*arguments: str) -> str:
-        return subprocess.run([sys.executable, str(ROOT / "manage.py"), *arguments], cwd=ROOT, check=True, text=True,
-                              env={**own, "NNIWEB_DATA": str(prepared / "data")}, stdout=subprocess.PIPE).stdout
-
-    manage("migrate", "-v0")
-    token = manage("shell", "--no-imports", "-v0", "-c", MAKE_USER).split()[-1]
-    assert not (prepared / "data" / f"{DATABASE}-wal").exists(), "the database is still open"
-    (prepared / TOKEN).write_text(token)
+    data, migrated = prepared / "data", prepared / MIGRATED
+    data.mkdir(mode=0o700, exist_ok=True)
+    if migrated.exists():
+        shutil.copy(migrated, data / DATABASE)
+    done = subprocess.run([sys.executable, str(ROOT / "manage.py"), "shell", "--no-imports", "-v0", "-c",
+                           MAKE_USER.format(migrated=str(migrated))], cwd=ROOT, check=True, text=True,
+                          env={**own, "NNIWEB_DATA": str(data)}, stdout=subprocess.PIPE)
+    assert not (data / f"{DATABASE}-wal").exists(), "the database is still open"
+    (prepared / TOKEN).write_text(done.stdout.split()[-1])

@@ -134,7 +134,7 @@ class RunningServer:
         return [sys.executable, *program, "serve"]
 
     def _is_forked(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
-        return (not self._starts_empty and command[0] == sys.executable and Path(command[1]).name == "manage.py"
+        return (not self._starts_empty and command[0] == sys.executable and Path(command[1]).suffix == ".py"
                 and self.working_directory == ROOT and forked_programs.can_start(environment))
 
     def wait_for_end(self, patience: float = PATIENCE) -> int:

@@ -57,12 +57,23 @@ class RayHead:
     # --- life ------------------------------------------------------------------------------
 
     def start(self) -> RayHead:
+        self._start_head()
+
+        def takes_jobs() -> bool:
+            if self._started[-1].poll() is not None:  # on a busy machine a head gives up after half a minute
+                end_processes(self._processes())
+                self._started.pop()
+                self._start_head()
+            return self._takes_jobs()
+
+        self.wait("the head takes jobs", takes_jobs)
+        return self
+
+    def _start_head(self) -> None:
         self._run("head", "--head", f"--port={self.port}", "--dashboard-host=127.0.0.1",
                   f"--dashboard-port={self.dashboard_port}", "--node-ip-address=127.0.0.1", "--num-cpus=8",
                   f"--num-gpus={self._gpus}", f"--resources={self._resources}", f"--temp-dir={self.folder}",
                   f"--dashboard-agent-listen-port={free_port()}")
-        self.wait("the head takes jobs", self._takes_jobs)
-        return self
 
     def start_node(self, address: str = "127.0.0.2", resources: str = '{"elsewhere": 4}') -> None:
         """A further node, on another address of the loopback."""

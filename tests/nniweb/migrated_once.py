@@ -5,7 +5,6 @@ On SQLite alone; for PostgreSQL ``tests.on_postgresql`` makes a template.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from pathlib import Path
@@ -17,9 +16,6 @@ from django.db import connection
 from nniweb.management.commands import migrate
 from tests.end_to_end import prepared_installation
 
-#: In the folder that the processes of one run share.
-TEMPLATE = "migrated.sqlite3"
-
 _patch = pytest.MonkeyPatch()
 _migrate = migrate.Command.handle
 
@@ -29,9 +25,8 @@ def _migrate_once(command: migrate.Command, *arguments: Any, **options: Any) -> 
     if folder is None or connection.vendor != "sqlite":
         _migrate(command, *arguments, **options)
         return
-    template = Path(folder) / TEMPLATE
-    with open(template.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    template = Path(folder) / prepared_installation.MIGRATED
+    with prepared_installation.alone(Path(folder)):
         is_there = template.exists()
         if not is_there:
             _migrate(command, *arguments, **options)

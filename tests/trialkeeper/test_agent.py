@@ -262,7 +262,7 @@ def test_the_machine_is_described(agent, tmp_path):
 
 
 @pytest.mark.parametrize(("line", "why"), [
-    ('{"id": 1, "do": "dance"}', "known: answer, deliver, gpus, machine, relay, remove, start, state, stop"),
+    ('{"id": 1, "do": "dance"}', "known: answer, deliver, gpus, image, machine, relay, remove, start, state, stop"),
     ('{"id": 1, "do": "start", "folder": "relative"}', "absolute path"),
     ('{"id": 1, "do": "start", "folder": "/tmp/x"}', "job_name"),
     ('{"id": 1, "do": ["x"]}', "not known"), ("[1]", "JSON object"), ("{", "line 1")])

@@ -127,7 +127,8 @@ def test_a_group_that_nobody_delegated_is_left_to_its_owner(tmp_path: Path) -> N
     assert place_for(str(own)) is None
 
 
-@pytest.mark.parametrize(("name", "is_used"), [("session-3.scope", True), ("nniweb.service", False)])
+@pytest.mark.parametrize(("name", "is_used"), [("session-3.scope", True), ("nniweb.service", False),
+                                               ("docker-4f1c.scope", False)])
 def test_root_in_a_session_has_them_at_the_top(tmp_path: Path, monkeypatch, name: str, is_used: bool) -> None:
     top = group(tmp_path / "top")
     (top / "cgroup.events").unlink()  # only the real top has none

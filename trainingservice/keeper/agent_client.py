@@ -188,6 +188,14 @@ class AgentClient:
         reply = self.request("gpus", timeout)
         return list(reply.get("gpus", [])), str(reply.get("error") or "")
 
+    def image(self, image: str, engine: str, pull: str, timeout: float) -> contract.ImageDocument:
+        """Have an image on the machine, and say whether it is there; takes as long as its pull."""
+        reply = self.request("image", timeout, image=image, engine=engine, pull=pull)
+        problem = str(reply.get("problem") or "")
+        return {"engine": str(reply.get("engine") or ""), "program": str(reply.get("program") or ""),
+                "rootless": reply.get("rootless") is True, "detail": str(reply.get("detail") or ""),
+                "problem": problem if problem in ("", *contract.IMAGE_PROBLEMS) else contract.ENGINE_UNUSABLE}
+
     def machine(self, paths: Sequence[str] = (), timeout: float = 30.0) -> dict[str, Any]:
         """What the machine is: machine_id, host, python, cpu_count, memory_total, bash, nvidia_smi, disk_free,
         no_control_groups (a sentence, or "").

@@ -5,15 +5,18 @@ compressed, because compressed bytes differ between versions of zlib), so the na
 hash, says which keeper it is and a machine that has it need not get it again.
 
 Python compiles what it imports from a zipapp at each start, which is half of what the start of a keeper takes. The
-zipapp that is laid on a disk therefore has each module compiled, too, by the server's Python: the same sources and the
-same Python give the same bytes. A Python of another version passes over what it cannot use and compiles the source.
+zipapp that is laid on a disk therefore has each module compiled, too, by the server's Python, without the docstrings of
+functions and the columns of lines: the same sources and the same Python give the same bytes. A Python of another
+version passes over what it cannot use and compiles the source.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
 import hashlib
 import importlib.util
+import inspect
 import io
 import marshal
 import os
@@ -45,6 +48,8 @@ runpy.run_module("trialkeeper", run_name="__main__", alter_sys=True)
 _TIME = (1980, 1, 1, 0, 0, 0)
 #: In the head of compiled code (PEP 552): it belongs to the source of this hash, and is not compared with it again.
 _BY_HASH_UNCHECKED = 0b01
+#: Instructions that use the first constant; RETURN_CONST came with Python 3.12.
+_USES_OF_FIRST = [bytes((dis.opmap[name], 0)) for name in ("LOAD_CONST", "RETURN_CONST") if name in dis.opmap]
 #: The newest form of marshalled code without references, which depend on what else a process holds.
 _WITHOUT_REFERENCES = 2
 
@@ -145,8 +150,43 @@ def _word(number: int) -> bytes:
 
 
 def _renamed(code: CodeType, name: str) -> CodeType:
-    constants = tuple(_renamed(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
-    return code.replace(co_filename=name, co_consts=constants)
+    """For a file of that name, and without docstrings of functions: nobody reads them there, and all carry them."""
+    constants = [_renamed(one, name) if isinstance(one, CodeType) else one for one in code.co_consts]
+    # a function's first constant is its docstring, or the value None; text that it uses itself stays
+    if code.co_flags & inspect.CO_OPTIMIZED and constants and isinstance(constants[0], str) \
+            and not any(use in code.co_code for use in _USES_OF_FIRST):
+        constants[0] = None
+    return code.replace(co_filename=name, co_consts=tuple(constants), co_linetable=_lines_of(code))
+
+
+def _lines_of(code: CodeType) -> bytes:
+    """The table of lines without columns, which are a third of all compiled code and mark a word in tracebacks.
+
+    Entries of Python 3.11 and later: 0x80, kind and length, then the difference of the line (kind 13); kind 15 has no
+    line.
+    """
+    table, before = bytearray(), code.co_firstlineno
+    for start, end, line in code.co_lines():
+        left = (end - start) // 2  # instructions have two bytes
+        while left > 0:
+            length = min(left, 8)
+            left -= length
+            if line is None:
+                table.append(0x80 | 15 << 3 | length - 1)
+                continue
+            table.append(0x80 | 13 << 3 | length - 1)
+            table += _signed(line - before)
+            before = line
+    return bytes(table)
+
+
+def _signed(number: int) -> bytes:
+    """Six bits in each byte, the lowest first; the lowest bit of all is the sign."""
+    rest, digits = abs(number) << 1 | (number < 0), bytearray()
+    while rest > 63:
+        digits.append(0x40 | rest & 63)
+        rest >>= 6
+    return bytes((*digits, rest))
 
 
 def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -175,7 +175,7 @@ class ReportProxy:
         for start in range(0, len(waiting), contract.MOST_SEVERAL_REPORTS):
             batch = waiting[start: start + contract.MOST_SEVERAL_REPORTS]
             told = self._ask_several([quiet for _, _, quiet in batch]) if len(batch) > 1 else None
-            answers: Sequence[dict[str, Any] | None] = told if told else [None] * len(batch)
+            answers: Sequence[dict[str, Any] | None] = [None] * len(batch) if told is None else told
             for (number, request, _), answer in zip(batch, answers, strict=True):
                 if answer is None:
                     self._pass_on_soon(number, request)

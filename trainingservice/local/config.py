@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel
+from trainingservice.containers.options import ContainerOptions, PermittedContainers
 from trainingservice.gpus.gpu_indices import GpuIndices
 from trainingservice.gpus.mps import Mps, PipeDirectory, ThreadPercentage
 from trainingservice.machine_shares.options import MOST_CPUS, MachineShareOptions
@@ -61,7 +62,7 @@ class ShellEnvironment(SettingsModel):
                             AfterValidator(_is_printable)] = ""
 
 
-class LocalTrialOptions(MachineShareOptions, NodeOptions):
+class LocalTrialOptions(ContainerOptions, MachineShareOptions, NodeOptions):
     """How an experiment's trials use this machine."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {
@@ -151,6 +152,7 @@ class LocalConfigMetadata(SettingsModel):
     use_active_gpu: bool | None = None
     max_trial_num_per_gpu: int | None = Field(default=None, ge=1)
     gpu_indices: GpuIndices | None = None
+    containers: PermittedContainers | None = None
     cpu_number: float | None = Field(default=None, gt=0, le=MOST_CPUS, allow_inf_nan=False)
     memory_size: Megabytes | None = Field(default=None, ge=1)
     mps_pipe_directory: PipeDirectory | None = None

@@ -23,13 +23,13 @@ from trainingservice import bounded_output
 from trainingservice.bounded_output import Output
 from trainingservice.errors import TemporaryError
 from trainingservice.files.output_folder import PYTHON_CODE
-from trainingservice.local.environment import allowed_environment
+from trainingservice.local.environment import OF_ENGINES, allowed_environment
 from trainingservice.local.started_processes import end_marked, marked
 from trainingservice.words.shown_value import shown
 
 #: Variables that say where the things of the server's own user are, or what it may do.
 _PERSONAL = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "DISPLAY", "PYTHONPATH",
-                       "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HF_HOME", "TORCH_HOME"})
+                       "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HF_HOME", "TORCH_HOME"}) | OF_ENGINES
 #: How long one step as the user may take, in seconds: a home folder may be on a slow file server.
 STEP_SECONDS = 30.0
 #: How much one step may print: a piece of a file, or the list of a folder's files.

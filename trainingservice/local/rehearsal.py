@@ -7,14 +7,16 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trainingservice.base import RehearsalFinding
+from trainingservice.containers.options import PermittedContainers, image_of
 from trainingservice.errors import TrainingServiceError
 from trainingservice.gpus.gpu_slots import GpuRequest, Impossible, choose_gpus
 from trainingservice.gpus.gpu_watch import reading_of
 from trainingservice.keeper.agent_client import AgentClient, AgentError, AgentGone
+from trainingservice.keeper.container_images import ContainerImages
 from trainingservice.keeper.control_groups_finding import control_groups_finding
 from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.local.agents import LocalAgents
@@ -31,16 +33,23 @@ DISK_BLOCKS_BELOW = 100 * 1024 * 1024
 DISK_WARNS_BELOW = 1024 * 1024 * 1024
 #: How long the no-op trial may take, in seconds.
 TRIAL_DEADLINE = 15.0
+#: How long an image is waited for, in seconds: before a launch, and otherwise. A pull that takes longer goes on.
+IMAGE_PATIENCE = (10.0, 120.0)
 
 
 def rehearse_local(folder: Path, agents: LocalAgents, options: LocalTrialOptions, pythons: LocalPythons,
-                   request: GpuRequest, machine: str, *, quick: bool, wants_gpus: bool) -> list[RehearsalFinding]:
+                   request: GpuRequest, machine: str, *, quick: bool, wants_gpus: bool,
+                   images: Callable[[str], ContainerImages], permitted: PermittedContainers | None
+                   ) -> list[RehearsalFinding]:
     """All findings, good ones too. ``folder`` is the service's state folder; ``quick`` leaves the no-op trial out, and
     the agent where nothing is asked of it: the server's own is our program under our interpreter.
 
     ``options`` say as whom trials will run, and with which Python.
     ``request`` says which GPUs trials may use; GPUs are looked at where ``wants_gpus`` or not ``quick``.
+    ``images``: those of a user of this machine; ``permitted``: what may be said of them, None for everything.
     """
+    if permitted is not None and (problem := permitted.why_not(options)) is not None:
+        return [RehearsalFinding("image", False, problem, machine)]
     findings = [*_interpreter(machine), *_folder(folder, machine), *_disk(folder, machine)]
     if any(finding.blocks for finding in findings):
         return findings  # the rest would fail for the same reasons
@@ -55,9 +64,14 @@ def rehearse_local(folder: Path, agents: LocalAgents, options: LocalTrialOptions
         findings.append(RehearsalFinding("run_as", True,
                                          f"Programs can be started as user {os_user}, who cannot read the server's "
                                          "folder.", machine))
-    findings += pythons.findings(options)
-    if any(finding.blocks for finding in findings) or (quick and not wants_gpus and not os_user):
+    has_image = image_of(options) is not None
+    findings += [] if has_image else pythons.findings(options)
+    if any(finding.blocks for finding in findings) or (quick and not (wants_gpus or os_user or has_image)):
         return findings
+    if has_image:
+        findings.append(images(os_user).finding(options, IMAGE_PATIENCE[0 if quick else 1]))
+        if not findings[-1].ok:
+            return findings
     try:
         client = agents.of(os_user).client()
         if wants_gpus or not quick:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from trainingservice.base import MachineDetail, RehearsalFinding, ServiceContext
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code.code_archive import archive_of
+from trainingservice.containers.options import image_of
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.files.output_folder import FolderElsewhere, FolderHere, OutputFolder
 from trainingservice.gpus.gpu_slots import (
@@ -31,6 +32,7 @@ from trainingservice.gpus.gpu_slots import (
 from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
+from trainingservice.keeper.container_images import ContainerImages, put_container
 from trainingservice.keeper.trial_of_ranks import TrialOfRanks
 from trainingservice.local.agents import LocalAgents
 from trainingservice.local.config import LocalClusterSettings, LocalConfigMetadata, LocalTrialOptions
@@ -95,7 +97,8 @@ class LocalTrainingService(PollingTrainingService):
         LOCAL_CONFIG: "Defaults for experiments: a JSON object with gpuIndices, maxTrialNumPerGpu and useActiveGpu, as "
                       "in NNI's localConfig. And cpuNumber and memorySize: what of this machine trials with "
                       "trialCpuNumber and trialMemorySize may have together. And mpsPipeDirectory and "
-                      "mpsThreadPercentage: NVIDIA's MPS for trials that share a GPU."}
+                      "mpsThreadPercentage: NVIDIA's MPS for trials that share a GPU. And "
+                      "containers: which images trials may run in."}
     metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset({LOCAL_CONFIG})
     submits_at_once: ClassVar[bool] = True
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 30.0)
@@ -111,6 +114,7 @@ class LocalTrainingService(PollingTrainingService):
                               self.room_may_be_free, monotonic)
         self._pythons = LocalPythons(self._host, self._agents, monotonic)
         self._nodes = LocalNodes(self._host, monotonic)
+        self._images: dict[str, ContainerImages] = {}
         self._about: Mapping[str, Any] | None = None  # what the agent says of this machine
         self._packing = threading.Lock()
         self._whole: set[Path] = set()
@@ -157,13 +161,16 @@ class LocalTrainingService(PollingTrainingService):
         try:
             return rehearse_local(self.context.state_folder, self._agents, self._options(options), self._pythons,
                                   self._request(options, self._options(options).asked), self._host, quick=quick,
-                                  wants_gpus=self._mentions_gpus(options))
+                                  wants_gpus=self._mentions_gpus(options), images=self._images_of,
+                                  permitted=self._metadata.containers)
         finally:
             if not was_running and not self._running.locked():
                 self._agents.close(for_good=False)
 
     def check_command(self, command: str, code: Path | None, environment: Mapping[str, str],
                       options: TrialOptions | None = None) -> list[RehearsalFinding]:
+        if image_of(self._options(options)) is not None:
+            return []  # it uses the Python and the programs of its image
         return self._pythons.check_command(command, code, environment, self._options(options))
 
     # --- the four methods ------------------------------------------------------------------
@@ -171,16 +178,20 @@ class LocalTrainingService(PollingTrainingService):
     def start_job(self, job: TrialJobDetail) -> Observation:
         form = job.form
         options = self._options(form.options)
+        has_image = image_of(options) is not None
+        if (problem := self._not_permitted(options)) is not None:
+            raise PermanentError(problem)
         choice = self._pythons.choose(options, form.environment)
         client = self._client(job)
         self._agents.note_use(form.experiment_id, self._os_user(job))
-        if (lacking := self._pythons.lacking(choice, options)) is not None:
+        if not has_image and (lacking := self._pythons.lacking(choice, options)) is not None:
             raise PermanentError(lacking)
+        container = self._container(job)  # before GPUs are booked: its image may take long to come
         code = self._code(job)
         gpu_indices = self._reserve(job, client) if _asks(job) else None
         folder = self._folder(job)
         try:
-            state = self._start_keeper(client, replace(job, gpu_indices=gpu_indices), code)
+            state = self._start_keeper(client, replace(job, gpu_indices=gpu_indices), code, container=container)
         except AgentError:  # refused for sure; where the agent was lost on the way the trial may run on its GPUs
             self.context.gpu_book.free(job.id)
             raise
@@ -189,7 +200,8 @@ class LocalTrainingService(PollingTrainingService):
             seen = Observation(TrialJobStatus.WAITING)
             self.ask_soon()
         return replace(seen, gpu_indices=gpu_indices, url=folder.as_uri(), machine=self._host,
-                       interpreter=self._pythons.interpreter(form.command, choice, options, _folder_itself(code)))
+                       interpreter=None if has_image else self._pythons.interpreter(
+                           form.command, choice, options, _folder_itself(code)))
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
         answers: dict[str, Observation | None] = {}
@@ -224,7 +236,7 @@ class LocalTrainingService(PollingTrainingService):
             seen = self._seen(job, state)
             if seen is None and rank == 0 and job.is_early_stopped is None and self._was_prepared(job):
                 # its keeper was killed before it began: nothing has run, so it is simply started again
-                state = self._start_keeper(client, job, self._code(job))
+                state = self._start_keeper(client, job, self._code(job), container=self._container(job))
                 seen = self._seen(job, state)
             if nodes_of(job.form.options) > 1:
                 told.setdefault(job.id, {})[rank] = state
@@ -239,8 +251,9 @@ class LocalTrainingService(PollingTrainingService):
             return None
         for rank in self._nodes.due(job, states):
             try:
-                states[rank] = self._start_keeper(client, job, self._code(job), rank, states[0].get("node"))
-            except AgentError as error:
+                states[rank] = self._start_keeper(client, job, self._code(job), rank, states[0].get("node"),
+                                                  self._container(job))
+            except (AgentError, PermanentError) as error:
                 return self._ended(client, job, self._nodes.not_started(job, states, rank, str(error)))
         return self._ended(client, job, self._nodes.judged(job, states))
 
@@ -252,13 +265,14 @@ class LocalTrainingService(PollingTrainingService):
         return trial.seen
 
     def _start_keeper(self, client: AgentClient, job: TrialJobDetail, code: contract.CodeDocument | None,
-                      rank: int = 0, first: contract.NodeDocument | None = None) -> FolderState:
+                      rank: int = 0, first: contract.NodeDocument | None = None,
+                      container: contract.ContainerDocument | None = None) -> FolderState:
         """``first``: what rank 0 says of itself, where another rank is started."""
         user_folder = self._agents.user_folder(self._os_user(job))
         access = job.form.keeper
         if user_folder is not None and access.url_file is not None:  # the server's own is out of its reach
             access = replace(access, url_file=user_folder.url_file)
-        document = self._document(job, code, self._nodes.gpus(job, rank))
+        document = self._document(job, code, self._nodes.gpus(job, rank), container)
         if "node" in document:
             self._nodes.complete(document["node"], rank, first)
         return client.start(str(self._folder(job, rank)), document, access)
@@ -410,6 +424,22 @@ class LocalTrainingService(PollingTrainingService):
             return {}
         return mps.variables(job.form, memory_held(self.context.gpu_book.booked(self._identity).get(job.id, ())))
 
+    # --- images ----------------------------------------------------------------------------
+
+    def _images_of(self, os_user: str) -> ContainerImages:
+        """The images of one user of this machine: each has a store of its own where podman needs no root."""
+        return self._images.setdefault(os_user, ContainerImages(
+            self._host, self.platform, lambda: self._agents.of(os_user).client(), self._monotonic,
+            self.room_may_be_free))
+
+    def _container(self, job: TrialJobDetail) -> contract.ContainerDocument | None:
+        """As ``ContainerImages.container``."""
+        return self._images_of(self._os_user(job)).container(self._options(job.form.options), job.form.experiment_id)
+
+    def _not_permitted(self, options: LocalTrialOptions) -> Reason | None:
+        permitted = self._metadata.containers
+        return None if permitted is None else permitted.why_not(options)
+
     # --- folders and states ----------------------------------------------------------------
 
     def _os_user(self, job: TrialJobDetail) -> str:
@@ -466,13 +496,17 @@ class LocalTrainingService(PollingTrainingService):
         return True
 
     def _document(self, job: TrialJobDetail, code: contract.CodeDocument | None,
-                  gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:
-        choice = self._pythons.choose(self._options(job.form.options), job.form.environment)
-        own, inherited = self._pythons.surroundings(self._os_user(job), choice)
-        form = replace(job.form, environment={**own, **self._mps_variables(job), **job.form.environment,
-                                              **choice.variables})
+                  gpu_indices: tuple[int, ...] | None, container: contract.ContainerDocument | None
+                  ) -> contract.JobDocument:
+        form, inherited = job.form, list[str]()
+        if container is None:
+            choice = self._pythons.choose(self._options(job.form.options), job.form.environment)
+            own, inherited = self._pythons.surroundings(self._os_user(job), choice)
+            form = replace(job.form, environment={**own, **self._mps_variables(job), **job.form.environment,
+                                                  **choice.variables})
         document = job_document(form, platform=self.platform, code=code, gpu_indices=gpu_indices,
                                 inherit_environment=inherited)
+        put_container(document, container)
         # one folder on one machine: its lock and journal keep a second keeper from running the command, so nobody
         # waits for the server's word on whose the attempt is
         document["limits"]["claim_timeout"] = 0.0

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AliasChoices, Field, field_validator
 
 from trainingservice.cluster_settings import ClusterSettings
+from trainingservice.containers.options import ContainerOptions
 from trainingservice.gpus.gpu_indices import GpuIndices
 from trainingservice.gpus.mps import Mps, PipeDirectory, ThreadPercentage
 from trainingservice.machine_shares.options import MOST_CPUS, MachineShareOptions
@@ -156,7 +157,7 @@ class RemoteClusterSettings(ClusterSettings):
         return value
 
 
-class RemoteTrialOptions(MachineShareOptions, NodeOptions):
+class RemoteTrialOptions(ContainerOptions, MachineShareOptions, NodeOptions):
     """What one experiment asks of the machines."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {"remoteConfig.reuse": "reuseMode"}
@@ -164,3 +165,9 @@ class RemoteTrialOptions(MachineShareOptions, NodeOptions):
     reuse_mode: bool | None = Field(
         default=None, description="Accepted because NNI's files have it. It has no effect here: a running agent starts "
                                   "the trials.")
+
+    def refused_on(self, settings: ClusterSettings, given: Self, *, by_administrator: bool) -> list[tuple[str, str]]:
+        if self.docker_image is not None and getattr(settings, "shared_storage", None) is not None:
+            return [("dockerImage", "A container has no way to the cluster's sharedStorage. Remove dockerImage, or use "
+                                    "a cluster without one.")]
+        return []

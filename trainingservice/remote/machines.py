@@ -18,9 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainingservice.errors import PermanentError, TemporaryError, TrainingServiceError
+from trainingservice.errors import MustWait, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
+from trainingservice.keeper.container_images import ContainerImages
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.lasting_thread import LastingThread
 from trainingservice.machine_shares.shares import NOTHING, MachineShare, room_of
@@ -91,6 +92,8 @@ class RemoteMachine(MachineConnection):
         self._collector = JournalCollector(relay_urls, clock)
         self.gpus = GpuWatch(self._ask_gpus, lambda: held_gpus(self.identity), gpus_matter,
                              lambda: host.machine_changed(self.address), monotonic)
+        self.images = ContainerImages(name, "remote", self.client, monotonic,
+                                      lambda: host.machine_changed(self.address))
         self._stopping = threading.Event()
         self._threads = [LastingThread(f"machine {name}", self._run, stopping=self._stopping),
                          LastingThread(f"starts on {name}", self._run_starts, stopping=self._stopping)]
@@ -326,7 +329,7 @@ class RemoteMachine(MachineConnection):
                 with self._lock:
                     self._lock.wait(REPEAT_START)
                 return
-            if not isinstance(error, NotConnected):
+            if not isinstance(error, NotConnected | MustWait):
                 self._count_failure(error)
             self._return(start, error)
             return

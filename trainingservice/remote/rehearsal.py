@@ -17,12 +17,14 @@ from trainingservice.every_machine import every_machine
 from trainingservice.gpus.gpu_slots import GpuRequest, Impossible, choose_gpus
 from trainingservice.gpus.gpu_watch import reading_of
 from trainingservice.keeper.agent_client import AgentClient, AgentError
+from trainingservice.keeper.container_images import ContainerImages
 from trainingservice.keeper.control_groups_finding import control_groups_finding
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.keeper.keeper_exit import observed_exit
 from trainingservice.keeper.reach_probe import probe_arguments
-from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.config import RemoteMachineSettings, RemoteTrialOptions
 from trainingservice.remote.first_contact import MachineFacts, look_at, put_keeper, start_agent
+from trainingservice.remote.image_look import look_at_image
 from trainingservice.secrets_in_use import with_secrets_of_now
 from trainingservice.shared_folder.shared_storage import SharedStorage
 from trainingservice.ssh.connection import Connection, connect
@@ -46,6 +48,8 @@ TRIAL_DEADLINE = 20.0
 REACH_TIMEOUT = 12.0
 #: How long mounting a share may take, in seconds.
 MOUNT_TIMEOUT = 40.0
+#: How long an image is waited for, in seconds. A pull that takes longer goes on.
+IMAGE_PATIENCE = 60.0
 #: Machines that one rehearsal looks at at a time, and in all; and how many a sentence names.
 AT_ONCE, MOST_LOOKED_AT, NAMED = 16, 200, 5
 
@@ -63,8 +67,8 @@ class ServerAddresses:
 
 def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeyStore, bundle: KeeperBundle,
                       cluster_folder: str, addresses: ServerAddresses, clock: Callable[[], float],
-                      storage: SharedStorage | None, *, quick: bool,
-                      seconds: float | None = None) -> list[RehearsalFinding]:
+                      storage: SharedStorage | None, *, quick: bool, seconds: float | None = None,
+                      options: RemoteTrialOptions | None = None) -> list[RehearsalFinding]:
     """All findings, good ones too, machine by machine; AT_ONCE machines at a time, MOST_LOOKED_AT in all.
 
     It answers within ``seconds`` (default: REHEARSAL_SECONDS), and says which machines were not looked at. Where some
@@ -75,7 +79,7 @@ def rehearse_machines(machines: Sequence[RemoteMachineSettings], keys: HostKeySt
     pool = ThreadPoolExecutor(min(AT_ONCE, len(machines)), thread_name_prefix="rehearsal")
 
     def look(machine: RemoteMachineSettings) -> list[RehearsalFinding]:
-        return list(_rehearse(machine, keys, bundle, cluster_folder, addresses, clock, storage, quick))
+        return list(_rehearse(machine, keys, bundle, cluster_folder, addresses, clock, storage, quick, options))
 
     looks = [pool.submit(with_secrets_of_now(look), machine) for machine in machines[:MOST_LOOKED_AT]]
     done, _ = wait(looks, max(0.0, ends - time.monotonic()))
@@ -114,7 +118,7 @@ def _not_looked_at(hosts: Sequence[str], of: int, seconds: float) -> RehearsalFi
 
 def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: KeeperBundle, cluster_folder: str,
               addresses: ServerAddresses, clock: Callable[[], float], storage: SharedStorage | None,
-              quick: bool) -> Iterator[RehearsalFinding]:
+              quick: bool, options: RemoteTrialOptions | None) -> Iterator[RehearsalFinding]:
     name = settings.host
     timeout = QUICK if quick else PATIENT
     try:
@@ -132,8 +136,10 @@ def _rehearse(settings: RemoteMachineSettings, keys: HostKeyStore, bundle: Keepe
         yield _clock(facts, name)
         if storage is not None and not quick:
             yield _share(connection, storage.at_home(facts.home), name)
+        if quick and options is not None and options.docker_image is not None:
+            yield look_at_image(connection, options, name, timeout)
         if not quick and not facts.error:
-            yield from _with_agent(connection, facts, settings, bundle, cluster_folder, addresses, name)
+            yield from _with_agent(connection, facts, settings, bundle, cluster_folder, addresses, name, options)
     except MachineProblem as problem:
         yield _finding(problem, name)
     except TrainingServiceError as error:
@@ -191,13 +197,16 @@ def _clock(facts: MachineFacts, name: str) -> RehearsalFinding:
 
 
 def _with_agent(connection: Connection, facts: MachineFacts, settings: RemoteMachineSettings, bundle: KeeperBundle,
-                cluster_folder: str, addresses: ServerAddresses,
-                name: str) -> Iterator[RehearsalFinding]:
+                cluster_folder: str, addresses: ServerAddresses, name: str,
+                options: RemoteTrialOptions | None) -> Iterator[RehearsalFinding]:
     client = start_agent(connection, facts, put_keeper(connection, facts, bundle), on_event=lambda folder, state: None,
                          on_closed=lambda: None)
     try:
         yield _gpus(client, settings, name)
         yield control_groups_finding(client, name)
+        if options is not None and options.docker_image is not None:
+            yield ContainerImages(name, "remote", lambda: client, time.monotonic, lambda: None).finding(
+                options, IMAGE_PATIENCE)
         yield _way_home(connection, facts, addresses, name)
         of_cluster = posixpath.join(facts.folder, cluster_folder)
         rehearsal = posixpath.join(of_cluster, "rehearsal")

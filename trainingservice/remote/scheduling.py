@@ -16,7 +16,7 @@ from trainingservice.gpus.gpu_slots import (
     choose_gpus,
     share_held,
 )
-from trainingservice.machine_shares.shares import NOTHING, MachineShare, why_never, why_not_now
+from trainingservice.machine_shares.shares import NOTHING, MachineShare, left_of, why_never, why_not_now
 from trainingservice.reasons import Reason, as_document, because_of
 from trainingservice.trial_job import GpuDemand
 
@@ -89,6 +89,8 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, k
         elif (held := why_not_now(share, machine.room, map(share_held, machine.booked.values()), machine.name)
               ) is not None:
             reasons.append(as_document(held))
+        elif not gpu_number and share != NOTHING and machine.address in kept:
+            reasons.append(as_document(Reason("machine_kept", machine=machine.name, of="memory or CPUs")))
         elif not gpu_number:
             load = machine.trials / (machine.max_trials or machine.cpu_count)
             fitting.append(((machine.failures, load, order), Placed(machine.address)))
@@ -155,6 +157,21 @@ def machines_to_keep(gpu_number: int, machines: Sequence[MachineView], nodes: in
                    if machine.gpu_indices is None or gpu.index in machine.gpu_indices)
         missing.append((gpu_number - free, order, machine.address))
     return tuple(address for _, _, address in sorted(missing)[:nodes])
+
+
+def machines_with_room(share: MachineShare, machines: Sequence[MachineView], nodes: int = 1) -> tuple[str, ...]:
+    """Where memory and CPUs should come free for a trial that has waited for long, one machine for each of its nodes:
+    where most of what it asks for is left.
+    """
+    left: list[tuple[float, int, str]] = []
+    for order, machine in enumerate(machines):
+        if machine.problem or why_never(share, machine.room, machine.name) is not None:
+            continue
+        there = left_of(machine.room, map(share_held, machine.booked.values()))
+        parts = [*([there.cpus / share.cpus] if share.cpus and machine.room.cpus else []),
+                 *([there.memory / share.memory] if share.memory and machine.room.memory else [])]
+        left.append((-min(parts, default=1.0), order, machine.address))
+    return tuple(address for _, _, address in sorted(left)[:nodes])
 
 
 def _only(machine: MachineView, index: int) -> MachineView:

@@ -19,6 +19,7 @@ from trainingservice.gpus.gpu_slots import GpuBooking, Impossible, Waits, memory
 from trainingservice.gpus.refused_demands import RefusedDemands
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
+from trainingservice.keeper.container_images import PATIENCE, PULL_SECONDS
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
 from trainingservice.machine_shares.shares import NOTHING
 from trainingservice.nodes.node_names import job_and_rank, node_name
@@ -179,8 +180,8 @@ class RemoteTrainingService(PollingTrainingService):
         findings = rehearse_machines(self._settings.machine_list, self._keys, bundle, self.cluster_folder,
                                      ServerAddresses(self.context.public_urls, self.context.relay_urls,
                                                      self.context.ca_file),
-                                     self.context.clock, self._settings.shared_storage,
-                                     quick=quick)
+                                     self.context.clock, self._settings.shared_storage, quick=quick,
+                                     options=options if isinstance(options, RemoteTrialOptions) else None)
         if self._settings.shared_storage is not None and not quick:
             findings += [here] if (here := look_at_mount_here(self._settings.shared_storage)) else []
         return findings
@@ -539,9 +540,15 @@ class RemoteTrainingService(PollingTrainingService):
 
     def document_of(self, job: TrialJobDetail, machine: RemoteMachine,
                     code: contract.CodeDocument | None) -> contract.JobDocument:
+        options = job.form.options
+        container = None
+        if isinstance(options, RemoteTrialOptions):
+            # another rank than the first is not placed anew: it waits for its image in its machine's own thread
+            patience = PATIENCE if job_and_rank(job.id)[1] == 0 else PULL_SECONDS
+            container = machine.images.container(options, job.form.experiment_id, patience)
         document = trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home,
-                                  code)
-        if machine.settings.mps.is_used and job.form.gpu_number:
+                                  code, container)
+        if container is None and machine.settings.mps.is_used and job.form.gpu_number:
             held = self.context.gpu_book.booked(machine.identity).get(job_and_rank(job.id)[0], ())
             document["environment"] = {**machine.settings.mps.variables(job.form, memory_held(held)),
                                        **document["environment"]}

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import shlex
 
+from trainingservice.keeper.container_images import put_container
 from trainingservice.remote.config import RemoteClusterSettings, RemoteMachineSettings
 from trainingservice.trial_job import TrialJobDetail, job_document
 from trialkeeper import contract
 
 
 def trial_document(job: TrialJobDetail, platform: str, cluster: RemoteClusterSettings, machine: RemoteMachineSettings,
-                   home: str, code: contract.CodeDocument | None) -> contract.JobDocument:
-    """``home``: the home folder there."""
+                   home: str, code: contract.CodeDocument | None,
+                   container: contract.ContainerDocument | None = None) -> contract.JobDocument:
+    """``home``: the home folder there. In a container neither pythonPath nor prepareCommand have a meaning: both are
+    about the machine.
+    """
+    if container is not None:
+        document = job_document(job.form, platform=platform, code=code, gpu_indices=job.gpu_indices)
+        document["environment"] = {**machine.environment, **document["environment"]}
+        put_container(document, container)
+        return document
     path = []
     if machine.python_path is not None:
         path = [machine.python_path if machine.python_path.startswith("/") else home + machine.python_path[1:]]

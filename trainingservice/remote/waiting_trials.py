@@ -1,25 +1,28 @@
-"""Trials that wait for GPUs of machines over SSH: for the one that has waited longest, GPUs are kept free."""
+"""Trials that wait for GPUs, CPUs or memory of machines over SSH: for the one that has waited longest a machine is kept
+free.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from trainingservice.machine_shares.shares import NOTHING
+from trainingservice.machine_shares.shares import NOTHING, MachineShare
 from trainingservice.nodes.options import nodes_of
-from trainingservice.remote.scheduling import MachineView, machines_to_keep
+from trainingservice.remote.scheduling import MachineView, machines_to_keep, machines_with_room
 from trainingservice.trial_job import TrialJobDetail
 
-#: A trial that has waited for GPUs for so many seconds has one machine's GPUs kept free for it.
+#: A trial that has waited for so many seconds has one machine kept free for it.
 KEEP_AFTER = 30.0
 
 
 class _Wait(NamedTuple):
-    """``since``: monotonic seconds; ``gpus``: of each of ``nodes`` machines."""
+    """``since``: monotonic seconds; ``gpus`` and ``share``: of each of ``nodes`` machines."""
 
     since: float
     gpus: int = 0
     nodes: int = 1
+    share: MachineShare = NOTHING
 
 
 class WaitingTrials:
@@ -33,7 +36,7 @@ class WaitingTrials:
         """It waits, from the first time that this is said of it."""
         if job.form.gpu_number or job.form.share != NOTHING:
             self._since.setdefault(job.id, _Wait(self._monotonic(), job.form.gpu_number or 0,
-                                                 nodes_of(job.form.options)))
+                                                 nodes_of(job.form.options), job.form.share))
 
     def knows(self, job_name: str) -> bool:
         """Whether it waits for a part of a machine since this object has first tried it."""
@@ -45,17 +48,22 @@ class WaitingTrials:
 
     def machines_kept_from(self, job: TrialJobDetail, views: Sequence[MachineView], unfinished: Collection[str]
                            ) -> tuple[str, ...]:
-        """Machines whose GPUs come free for a trial that has waited longest and asks for more than this one: on one
-        machine, or on several. ``unfinished``: names of jobs.
+        """Machines that come free for a trial that has waited longest and asks for more than this one: of GPUs, where
+        this one asks for some, else of memory or CPUs; on one machine, or on several. ``unfinished``: names of jobs.
         """
         number, nodes = job.form.gpu_number or 0, nodes_of(job.form.options)
         now = self._monotonic()
         mine = self._since.get(job.id, _Wait(now))
-        waiting = [wait for name, wait in list(self._since.items())
-                   if name != job.id and name in unfinished
-                   and (wait.gpus > number or wait.gpus * wait.nodes > number * nodes)
-                   and wait.since <= mine.since and now - wait.since >= KEEP_AFTER]
-        if not number or not waiting:
+        longer = [wait for name, wait in list(self._since.items())
+                  if name != job.id and name in unfinished
+                  and wait.since <= mine.since and now - wait.since >= KEEP_AFTER]
+        waiting = [wait for wait in longer if wait.gpus > number or wait.gpus * wait.nodes > number * nodes]
+        if number and waiting:
+            longest = min(waiting, key=lambda wait: wait.since)
+            return machines_to_keep(longest.gpus, views, longest.nodes)
+        share = job.form.share
+        for_share = [wait for wait in longer if wait.share.memory > share.memory or wait.share.cpus > share.cpus]
+        if number or share == NOTHING or not for_share:
             return ()
-        longest = min(waiting, key=lambda wait: wait.since)
-        return machines_to_keep(longest.gpus, views, longest.nodes)
+        longest = min(for_share, key=lambda wait: wait.since)
+        return machines_with_room(longest.share, views, longest.nodes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import email.utils
 import logging
 import re
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -100,7 +101,8 @@ class RestClient:
     def __init__(self, base: str, name: str, *, ca_file: str | None = None, hidden: tuple[str, ...] = (),
                  refused: Callable[[RestAnswer], str] | None = None,
                  pause_asked_for: Callable[[RestAnswer], float | None] | None = None) -> None:
-        """``base``: address with a slash at the end. ``hidden``: query parameters that no log may show.
+        """``base``: address with a slash at the end. ``hidden``: query parameters that no log may show. ``ca_file``:
+        what the field caFile of the platform names, a PEM file with the authority behind the server's certificate.
 
         ``refused``: what an answer that is an error says, if it has a way of its own. ``pause_asked_for``: the seconds
         that a 429 asks for, where it is not Retry-After that says so.
@@ -110,8 +112,7 @@ class RestClient:
         self.where = f"{name} at {urlsplit(base).netloc}"
         self._session = requests.Session()
         self._session.auth = _no_netrc
-        if ca_file is not None:
-            self._session.verify = ca_file
+        self._ca_file = ca_file
         retry = Retry(total=2, connect=2, read=1, redirect=0, status=0, other=0, backoff_factor=0.2,
                       allowed_methods=frozenset({"GET"}), raise_on_status=False)
         for scheme in ("http://", "https://"):
@@ -126,10 +127,12 @@ class RestClient:
         for _ in range(_REDIRECTS):
             try:
                 response = self._session.request(method, url, params=query, data=body, headers=dict(headers or {}),
-                                                 timeout=timeout, allow_redirects=False, stream=True)
+                                                 timeout=timeout, allow_redirects=False, stream=True,
+                                                 # given with each request: REQUESTS_CA_BUNDLE goes before a session's
+                                                 verify=self._ca_file)
                 with response:
                     self._read_bounded(response)
-            except requests.RequestException as error:
+            except OSError as error:  # all that requests raises, and what reading ca_file does
                 raise self._unreached(error, timeout) from None  # its text holds the whole address
             target = response.headers.get("Location") if response.is_redirect else None
             if target is None:
@@ -171,14 +174,19 @@ class RestClient:
                               _pause_of(response.headers.get("Retry-After")))
         return answer
 
-    def _unreached(self, error: requests.RequestException, timeout: tuple[float, float]) -> Exception:
+    def _unreached(self, error: OSError, timeout: tuple[float, float]) -> Exception:
         if isinstance(error, requests.exceptions.MissingSchema | requests.exceptions.InvalidURL
                       | requests.exceptions.InvalidSchema):
             return PermanentError(f"{self.where} cannot be called, because its address is not valid. Correct the "
                                   "address.")
         code = "unreachable"
-        if isinstance(error, requests.exceptions.SSLError):
+        if unusable := self._why_no_authority():
+            code, reason = "certificate_refused", unusable
+        elif isinstance(error, requests.exceptions.SSLError):
             code, reason = "certificate_refused", f"its certificate or TLS is not accepted ({_innermost(error)})"
+            if "certificate verify failed" in str(error):
+                reason += ". If a private authority has signed the certificate, name its PEM file in caFile" \
+                    if self._ca_file is None else f". The authorities are those of caFile, {shown(self._ca_file, 300)}"
         elif isinstance(error, requests.exceptions.ConnectTimeout):
             reason = f"no connection within {timeout[0]:.0f} s"
         elif isinstance(error, requests.exceptions.ReadTimeout):
@@ -186,6 +194,20 @@ class RestClient:
         else:
             reason = _innermost(error)
         return TemporaryError(Reason(code, said=f"{self.where} cannot be reached: {reason}."))
+
+    def _why_no_authority(self) -> str:
+        """What is wrong with ``ca_file``; "" where nothing is."""
+        if self._ca_file is None or urlsplit(self._base).scheme != "https":
+            return ""
+        try:
+            ssl.create_default_context(cafile=self._ca_file)
+        except ssl.SSLError:
+            why = "it has no certificate in PEM form"
+        except OSError as error:
+            why = str(error.strerror)
+        else:
+            return ""
+        return f"caFile, {shown(self._ca_file, 300)}, cannot be used ({why})"
 
 
 def _innermost(error: BaseException) -> str:

@@ -1,9 +1,11 @@
 """Platforms that are installed: what they need to be told, and how they differ."""
 
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
@@ -82,8 +84,8 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
     return {
         "name": platform.platform,
         "aliases": sorted(alias for alias, name in ALIASES.items() if name == platform.platform),
-        "settings_schema": platform.settings_model.model_json_schema(),
-        "options_schema": platform.options_model.model_json_schema(),
+        "settings_schema": _schema_of(platform.settings_model),
+        "options_schema": _schema_of(platform.options_model),
         "declares_settings": platform.settings_model is not ClusterSettings,
         "fields_of_section": section_fields(platform),
         "metadata": [{"key": key, "meaning": meaning, "is_secret": key in platform.secret_metadata_keys,
@@ -103,9 +105,23 @@ def document(platform: type[TrainingService]) -> dict[str, Any]:
 
 def section_fields(platform: type[TrainingService]) -> list[dict[str, Any]]:
     """The fields that a file's trainingService section may have beside platform."""
-    return [{**asdict(field), "of_cluster": of_cluster}
+    return [{**field, "of_cluster": of_cluster}
             for model, of_cluster in ((platform.settings_model, True), (platform.options_model, False))
-            for field in describe(model)]
+            for field in _fields_of(model)]
+
+
+# A class says the same as long as it lives; to find it out takes a tenth of a second for all platforms. Keyed by the
+# class, so that one that is registered anew under the same name is asked again.
+@lru_cache(maxsize=100)
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Its JSON Schema. Callers share it and change nothing in it."""
+    return model.model_json_schema()
+
+
+@lru_cache(maxsize=100)
+def _fields_of(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """As ``_schema_of``."""
+    return [asdict(field) for field in describe(model)]
 
 
 class PlatformView(APIView):

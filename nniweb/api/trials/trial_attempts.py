@@ -30,6 +30,10 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
         "Its keeper was asked to report again in so many seconds after heard_at; null before its first report."))
     gpu_peak = serializers.IntegerField(allow_null=True, read_only=True, help_text=(
         "The most bytes that it was seen to have on one of its GPUs; null where that is not known."))
+    held_cpus = serializers.FloatField(allow_null=True, read_only=True, help_text=(
+        "CPUs that were booked for it on its machine, and are its limit; null: none."))
+    held_memory = serializers.IntegerField(allow_null=True, read_only=True, help_text=(
+        "The same of main memory, in bytes."))
     out_of_memory = serializers.ChoiceField(choices=[contract.GPU_MEMORY, contract.MAIN_MEMORY], allow_null=True,
                                             read_only=True, help_text="What it ran out of, if it did.")
 
@@ -38,7 +42,7 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
         fields = ["number", "job_name", "stage", "cluster", "placement", "machine", "gpu_indices",
                   "working_directory", "interpreter", "interpreter_version", "url", "exit_code",
                   "end_reason", "created_at", "submitted_at", "started_at", "ended_at", "heard_at", "report_within",
-                  "duration", "gpu_peak", "out_of_memory"]
+                  "duration", "gpu_peak", "held_cpus", "held_memory", "out_of_memory"]
 
     @extend_schema_field(ReasonSerializer(allow_null=True))
     def get_placement(self, attempt: Attempt) -> dict[str, Any] | None:

@@ -23,6 +23,8 @@ _CODES = {
     "cpu-and-memory#booking": ("machine_share_held", "machine_too_small"),
     "platforms/local#gpus": ("gpu_held", "gpu_missing", "too_few_gpus", "too_few_gpus_named"),
     "platforms/local#the-python-of-the-trials": ("no_python",),
+    "containers-on-machines#when-an-image-cannot-be-used": ("no_container_engine", "container_engine_fails"),
+    "containers-on-machines#what-administrators-decide": ("container_not_permitted",),
     "multi-node": ("nodes_busy", "too_few_machines", "rank_failed"),
     "warm-trials#what-happens": ("warm_start",),
     "warm-trials#when-trials-are-started-plainly": ("plain_start",),

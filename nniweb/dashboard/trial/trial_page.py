@@ -13,6 +13,7 @@ from nniweb.documents.trials import LONGEST_NOTE, note_of
 from nniweb.experiments.access.visibility import may_steer, visible_clusters, visible_trials
 from nniweb.experiments.actions.freezing import can_freeze
 from nniweb.experiments.downloads.export import flat
+from nniweb.experiments.models.experiment_cluster import options_on
 from nniweb.experiments.models.trial import RESTS
 from nniweb.experiments.queries.trial_advice import CLUSTER, EXPERIMENT, NEW_EXPERIMENT, OUTPUT
 from trainingservice.trial_job_status import TrialJobStatus
@@ -45,6 +46,8 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
         "report": report, "trial": report.document, "parameters": flat(report.document["parameters"]),
         "experiment": experiment, "rerun_of": found.rerun_of, "token": found.token or experiment.token,
         "result_title": result_title(experiment),
+        "image": options_on(experiment, report.attempt.cluster_id if report.attempt is not None else None
+                            ).get("dockerImage"),
         "proposal_mean": mean_with_error(found.proposal.mean, found.proposal.standard_error, found.proposal.value_count)
                          if found.proposal else "",
         "notes": note_of(found.pk), "longest_note": LONGEST_NOTE,

@@ -44,6 +44,7 @@ from nniweb.experiments.retention.policy import removed_sentences
 from nniweb.http.error_form import STORAGE_AWAY
 from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.nodes.options import rank_rows
+from trainingservice.reasons import share_in_words
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
@@ -123,6 +124,13 @@ class TrialReport:
             return None
         first = TrialParameters.objects.filter(trial=self._trial, index=0).values_list("value", flat=True).first()
         return predicted(self._trial.experiment_id, first)
+
+    @property
+    def machine_share(self) -> str:
+        """What the attempt may have of its machine beside GPUs, such as "2 CPUs and 8.0 GB of memory"; "" where it did
+        not ask for any.
+        """
+        return "" if self.attempt is None else share_in_words(self.attempt.held_cpus, self.attempt.held_memory)
 
     @cached_property
     def place(self) -> dict[str, Any] | None:

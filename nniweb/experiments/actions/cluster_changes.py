@@ -23,6 +23,7 @@ from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
     check_code_variants,
+    check_containers,
     check_that_workers_know,
     check_way_for_code,
     check_way_home,
@@ -177,6 +178,7 @@ def _check(experiment: Experiment, entry: ClusterEntry, actor: User | None) -> N
     check_way_home(platform, settings, cluster)
     check_way_for_code(settings, cluster, None)
     check_work_of_keepers(platform, settings)
+    check_containers(settings, options)
     check_checkpoints(platform, settings, cluster, options)
     check_code_variants(platform, settings, options, has_code=experiment.code_id is not None)
     if reason := why_not_so_many_gpus(owner, experiment.group, options.gpus_of_a_trial(settings.trial_gpu_number)):

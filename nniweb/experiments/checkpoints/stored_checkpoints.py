@@ -6,7 +6,7 @@ Each function that writes is one or several short transactions of its own, unles
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -246,15 +246,23 @@ def counting(trial: int) -> QuerySet[Checkpoint]:
         "-attempt__number", "-confirmed_n")
 
 
-def to_resume(attempt: Attempt) -> list[Checkpoint]:
+def trials_with_checkpoints(experiments: Collection[int]) -> set[int]:
+    """Of these experiments, the trials (primary keys) of which a checkpoint is whole, confirmed and there."""
+    return set(Checkpoint.objects.filter(
+        trial__experiment__in=experiments, confirmed_at__isnull=False, removed_at=None).values_list("trial", flat=True))
+
+
+def to_resume(attempt: Attempt, saved: Container[int] | None = None) -> list[Checkpoint]:
     """Where this attempt may go on from: first its trial's own checkpoints, then those of the trials that it continues,
     the newest first. No question for the first attempt of a trial that has not begun and continues none.
+
+    ``saved``: ``trials_with_checkpoints``, for whoever asks for many attempts; None: they are asked for one by one.
     """
     has_run = attempt.number > 1 or bool(attempt.journal_id)
     trials = [attempt.trial_id] if hands_on(attempt.trial.experiment) else line_of(attempt.trial)
     found: list[Checkpoint] = []
     for trial in trials if has_run else trials[1:]:
-        if len(found) < MOST_TO_RESUME:
+        if len(found) < MOST_TO_RESUME and (saved is None or trial in saved):
             found += counting(trial).exclude(name=contract.HANDED_ON)[:MOST_TO_RESUME - len(found)]
     return found
 

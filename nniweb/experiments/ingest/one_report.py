@@ -16,7 +16,7 @@ from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
-from nniweb.experiments.lifecycle.heartbeats import SHORTEST
+from nniweb.experiments.lifecycle import heartbeats
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.retries import SUSPENDED
 from nniweb.experiments.lifecycle.transitions import move_trial
@@ -61,7 +61,7 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
     """
     report, now = delivery.report, delivery.received_at
     if report.replica:
-        return reply(attempt, report, phases, SHORTEST, accepted=0)
+        return reply(attempt, report, phases, heartbeats.SHORTEST, accepted=0)
     _check_claim(report, attempt)
     new = report.after(attempt.accepted)
     entries = without_heard(new.entries, attempt) if attempt.listened else new.entries

@@ -1,6 +1,6 @@
 """From rows to what a platform is asked to run."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from pathlib import Path
 from typing import cast
 
@@ -51,9 +51,10 @@ def first_parameters(trials: Collection[int]) -> dict[int, TrialParameters]:
 
 
 def application_form(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService],
-                     access: KeeperAccess) -> JobApplicationForm:
+                     access: KeeperAccess, saved: Container[int] | None = None) -> JobApplicationForm:
     """The form of an attempt; the same for each submission but for the keeper's token. ``first``: what the trial is
-    begun with."""
+    begun with. ``saved``: see ``to_resume``.
+    """
     trial: Trial = attempt.trial
     experiment = trial.experiment
     options = service.options_model.model_validate(options_on(experiment, attempt.cluster_id))
@@ -77,7 +78,7 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         multi_phase=experiment.multi_phase,
         keep_files=tuple(experiment.keep_files),
         priority=experiment.priority,
-        checkpoints=checkpoints_document(attempt, service, options),
+        checkpoints=checkpoints_document(attempt, service, options, saved),
         warm_start=_warm_start(experiment),
         parameter_names=_parameter_names(experiment),
         metrics=_metrics(experiment),
@@ -129,8 +130,8 @@ def _time_left(attempt: Attempt) -> float | None:
     return max(1.0, limit - (ran or 0.0))
 
 
-def checkpoints_document(attempt: Attempt, service: type[TrainingService], options: TrialOptions
-                         ) -> contract.CheckpointsDocument | None:
+def checkpoints_document(attempt: Attempt, service: type[TrainingService], options: TrialOptions,
+                         saved: Container[int] | None = None) -> contract.CheckpointsDocument | None:
     """What the keeper is told of checkpoints. One question, none for the first attempt of a trial that continues none.
     """
     asked = checkpoints_of(attempt.trial.experiment)
@@ -139,7 +140,7 @@ def checkpoints_document(attempt: Attempt, service: type[TrainingService], optio
     document: contract.CheckpointsDocument = {
         "max_bytes": asked.max_bytes, "bytes_per_second": asked.bytes_per_second, "grace": asked.grace,
         "signal": asked.signal, "asks_anew": service.suspends_jobs,
-        "resume": [_known(one) for one in to_resume(attempt)]}
+        "resume": [_known(one) for one in to_resume(attempt, saved)]}
     if keepers_hand_on(attempt.trial.experiment):
         document["folders"] = {"load_parameter": LOAD_KEY, "save_parameter": SAVE_KEY,
                                "load": [_known(one) for one in to_load(attempt.trial)]}
@@ -158,18 +159,19 @@ def _environment(trial: Trial) -> dict[str, str]:
     return variables
 
 
-def form_without_token(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]
-                       ) -> JobApplicationForm:
-    """The form of an attempt whose keeper has its token already."""
-    return application_form(attempt, first, service, KeeperAccess(urls=(), token=""))
+def form_without_token(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService],
+                       saved: Container[int] | None = None) -> JobApplicationForm:
+    """The form of an attempt whose keeper has its token already. ``saved``: see ``to_resume``."""
+    return application_form(attempt, first, service, KeeperAccess(urls=(), token=""), saved)
 
 
-def job_detail(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService]) -> TrialJobDetail:
-    """What is known of an attempt that was submitted; its form holds no token."""
+def job_detail(attempt: Attempt, first: TrialParameters | None, service: type[TrainingService],
+               saved: Container[int] | None = None) -> TrialJobDetail:
+    """What is known of an attempt that was submitted; its form holds no token. ``saved``: see ``to_resume``."""
     trial: Trial = attempt.trial
     return TrialJobDetail(
         id=attempt.job_name, status=TrialJobStatus(trial.status),
-        form=form_without_token(attempt, first, service),
+        form=form_without_token(attempt, first, service, saved),
         submit_time=(attempt.submitted_at or attempt.created_at).timestamp(),
         start_time=attempt.started_at.timestamp() if attempt.started_at else None,
         url=attempt.url, working_directory=attempt.working_directory,

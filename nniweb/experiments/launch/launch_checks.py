@@ -29,10 +29,12 @@ from nniweb.process.process_identity import host_name
 from nniweb.tuning.custom_algorithms.module_search import is_findable, is_installed_otherwise, module_folders
 from trainingservice.base import TrainingService
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
+from trainingservice.containers.options import ContainerOptions
 from trainingservice.errors import PermanentError
 from trainingservice.platforms import EXTRA_PLATFORMS_VARIABLE, known_platforms, load_platform
 from trainingservice.reasons import Reason
 from trainingservice.words.shown_value import shown
+from trialkeeper import contract
 
 
 def clusters_elsewhere(user: User) -> list[str]:
@@ -230,6 +232,18 @@ def check_code_variants(platform: type[TrainingService], settings: ExperimentSet
     if not has_code and settings.trial_code_directory is None:
         raise Refused("There is no code of which trials could have variants. Give trialCodeDirectory, or upload the "
                       "code.", "codeVariants")
+
+
+def check_containers(settings: ExperimentSettings, options: TrialOptions) -> None:
+    """Raises Refused for what trials in an image on a machine cannot have."""
+    if not isinstance(options, ContainerOptions) or options.docker_image is None:
+        return
+    if settings.warm_start:
+        raise Refused("Trials in an image (dockerImage) cannot be forked from a process of the machine. Remove "
+                      "warmStart or dockerImage.", "warmStart")
+    if settings.metrics and settings.metrics.get("mlflow") and options.network != contract.HOST_NETWORK:
+        raise Refused("The trial's MLflow server is on the machine's own loopback address, which a container with a "
+                      "network of its own does not reach. Write containerNetwork: host, or remove mlflow.", "metrics")
 
 
 def keepers_can_send(platform: type[TrainingService], settings: ExperimentSettings, found: Cluster | None,

@@ -36,6 +36,7 @@ from nniweb.experiments.launch.further_clusters import (
 from nniweb.experiments.launch.launch_checks import (
     check_checkpoints,
     check_code_variants,
+    check_containers,
     check_git_access,
     check_own_algorithms,
     check_quotas,
@@ -166,6 +167,7 @@ def _check_cluster(settings: ExperimentSettings, owner: User, code: BroughtCode 
     check_way_home(platform, settings, found)
     check_way_for_code(settings, found, code)
     check_work_of_keepers(platform, settings)
+    check_containers(settings, options)
     check_checkpoints(platform, settings, found, options)
     check_code_variants(platform, settings, options, has_code=code is not None)
     section = None if found else section_of(settings)

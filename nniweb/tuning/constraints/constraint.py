@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nniweb.tuning.constraints.evaluation import ABSENT, UNDEFINED, truth, value_in, violation
+from nniweb.tuning.constraints.evaluation import ABSENT, UNDEFINED, Truth, compiled, value_in, violation
 from nniweb.tuning.constraints.language import ExpressionInvalid, Name, Node, nodes_of, parse
 from nniweb.tuning.constraints.ranges import Ranges, may_be_true
 
@@ -49,7 +49,11 @@ class Constraint:
 
     def outcome(self, parameters: Mapping[str, Any]) -> Any:
         """True, False, or one of ``evaluation.Unknown``."""
-        return truth(self.tree, lambda parts: value_in(parameters, parts))
+        return self._truth(functools.partial(value_in, parameters))
+
+    @functools.cached_property
+    def _truth(self) -> Truth:
+        return compiled(self.tree)
 
     def judge(self, metrics: Mapping[str, float]) -> "Judgement":
         """What it says of a result. A metric that was not reported is not known to satisfy it."""
@@ -57,7 +61,7 @@ class Constraint:
         def lookup(parts: tuple[str, ...]) -> Any:
             return metrics.get(".".join(parts), ABSENT)
 
-        outcome = truth(self.tree, lookup)
+        outcome = self._truth(lookup)
         metric_names = dict.fromkeys(str(name) for name in self.names)
         return Judgement(self.text, 0.0 if outcome is True else violation(self.tree, lookup),
                          tuple(name for name in metric_names if name not in metrics),

@@ -8,6 +8,7 @@ only where the known parts do not decide; of the two unknown outcomes undefined 
 
 import json
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
@@ -34,6 +35,8 @@ ABSENT: Final = Unknown.ABSENT
 UNDEFINED: Final = Unknown.UNDEFINED
 #: What a name stands for, ABSENT where there is nothing.
 Lookup = Callable[[tuple[str, ...]], Any]
+#: What a constraint says of what names stand for.
+Truth = Callable[[Lookup], "bool | Unknown"]
 #: Larger violations than this there are not.
 MOST_VIOLATED = 1.0
 
@@ -42,10 +45,14 @@ def value_in(point: Mapping[str, Any], parts: Sequence[str]) -> Any:
     """What a point has under a dotted name; of an option with parameters of its own the option's name."""
     found: Any = point
     for part in parts:
-        if not isinstance(found, Mapping) or part not in found:
+        if not _is_mapping(found) or part not in found:
             return ABSENT
         found = found[part]
-    return found.get("_name", found) if isinstance(found, Mapping) else found
+    return found.get("_name", found) if _is_mapping(found) else found
+
+
+def _is_mapping(found: Any) -> bool:
+    return isinstance(found, dict | Mapping)
 
 
 def constant(node: Node) -> float | None:
@@ -55,25 +62,52 @@ def constant(node: Node) -> float | None:
 
 def truth(tree: Node, lookup: Lookup) -> bool | Unknown:
     """Whether the constraint is true of what the names stand for."""
+    return compiled(tree)(lookup)
+
+
+def compiled(tree: Node) -> Truth:
+    """The same as ``truth`` of this tree, for many lookups: the tree is looked through once. A search asks thousands
+    of times for one proposal.
+    """
     match tree:
         case Joined(all_of=all_of, parts=parts):
-            unknown: Unknown | None = None
-            for part in parts:
-                outcome = truth(part, lookup)
-                if outcome is (not all_of):
-                    return outcome
-                if isinstance(outcome, Unknown) and unknown is not UNDEFINED:
-                    unknown = outcome
-            return all_of if unknown is None else unknown
+            return _joined(all_of, [compiled(part) for part in parts])
         case Not(inner=inner):
-            outcome = truth(inner, lookup)
-            return outcome if isinstance(outcome, Unknown) else not outcome
-        case Comparison(operator=operator, left=left, right=right):
-            return _compared(operator, left, right, lookup)
+            return _opposite(compiled(inner))
+        case Comparison(operator=symbol, left=left, right=right):
+            return _comparison(symbol, left, right)
         case OneOf(left=left, values=values):
-            return _is_one_of(_value(left, lookup), [_value(value, lookup) for value in values])
-    value = _value(tree, lookup)
-    return value if isinstance(value, bool | Unknown) else UNDEFINED
+            one, others = _compiled_value(left), [_compiled_value(value) for value in values]
+            return lambda lookup: _is_one_of(one(lookup), [other(lookup) for other in others])
+    value_of = _compiled_value(tree)
+
+    def of_value(lookup: Lookup) -> bool | Unknown:
+        value = value_of(lookup)
+        return value if isinstance(value, bool | Unknown) else UNDEFINED
+
+    return of_value
+
+
+def _joined(all_of: bool, parts: Sequence[Truth]) -> Truth:
+    def joined(lookup: Lookup) -> bool | Unknown:
+        unknown: Unknown | None = None
+        for part in parts:
+            outcome = part(lookup)
+            if outcome is (not all_of):
+                return outcome
+            if isinstance(outcome, Unknown) and unknown is not UNDEFINED:
+                unknown = outcome
+        return all_of if unknown is None else unknown
+
+    return joined
+
+
+def _opposite(inner: Truth) -> Truth:
+    def opposite(lookup: Lookup) -> bool | Unknown:
+        outcome = inner(lookup)
+        return outcome if isinstance(outcome, Unknown) else not outcome
+
+    return opposite
 
 
 def violation(tree: Node, lookup: Lookup) -> float:
@@ -109,29 +143,34 @@ def _relative_distance(one: float, other: float) -> float:
     return min(max(half / size, 1e-12), MOST_VIOLATED) if size > 0 else 1e-12
 
 
-def _compared(operator: str, left: Node, right: Node, lookup: Lookup) -> bool | Unknown:
-    one, other = _value(left, lookup), _value(right, lookup)
-    if operator in ("=", "!=") and (_is_none(left) or _is_none(right)):
-        # asks whether there is a value
+def _comparison(symbol: str, left: Node, right: Node) -> Truth:
+    one_of, other_of = _compiled_value(left), _compiled_value(right)
+    asks_for_a_value = symbol in ("=", "!=") and (_is_none(left) or _is_none(right))
+    holds = _COMPARISONS[symbol]
+
+    def comparison(lookup: Lookup) -> bool | Unknown:
+        one, other = one_of(lookup), other_of(lookup)
+        if type(one) is float and type(other) is float and math.isfinite(one) and math.isfinite(other):
+            return holds(one, other)
+        return _compared(symbol, one, other, asks_for_a_value)
+
+    return comparison
+
+
+def _compared(symbol: str, one: Any, other: Any, asks_for_a_value: bool) -> bool | Unknown:
+    if asks_for_a_value:
         first, second = (None if value is ABSENT else value for value in (one, other))
         if UNDEFINED in (first, second):
             return UNDEFINED
-        return (first is second) is (operator == "=")
+        return (first is second) is (symbol == "=")
     if unknown := [value for value in (one, other) if isinstance(value, Unknown)]:
         return _strongest(unknown)
-    if operator in ("=", "!="):
-        return _equal(one, other) is (operator == "=")
+    if symbol in ("=", "!="):
+        return _equal(one, other) is (symbol == "=")
     first_number, second_number = _number(one), _number(other)
     if first_number is None or second_number is None:
         return UNDEFINED
-    match operator:
-        case "<":
-            return first_number < second_number
-        case "<=":
-            return first_number <= second_number
-        case ">":
-            return first_number > second_number
-    return first_number >= second_number
+    return _COMPARISONS[symbol](first_number, second_number)
 
 
 def _strongest(unknown: Sequence[Unknown]) -> Unknown:
@@ -175,53 +214,86 @@ def _number(value: Any) -> float | None:
 
 def _value(node: Node, lookup: Lookup) -> Any:
     """A number (as a float), a text, true, false, None, a list, an object, or an Unknown."""
+    return _compiled_value(node)(lookup)
+
+
+def _compiled_value(node: Node) -> Callable[[Lookup], Any]:
+    """The same as ``_value`` of this node, for many lookups."""
     match node:
         case Literal(value=value):
-            return value
+            return lambda _: value
         case Name(parts=parts):
-            found = lookup(parts)
-            if isinstance(found, int | float) and not isinstance(found, bool):
-                number = _number(found)
-                return UNDEFINED if number is None else number
-            return found
+            return _named(parts)
         case Arithmetic(first=first, rest=rest):
-            operands = [_value(first, lookup), *(_value(operand, lookup) for _, operand in rest)]
-            return _computed(operands, lambda numbers: _from_left(numbers, [operator for operator, _ in rest]))
+            return _arithmetic([_compiled_value(part) for part in (first, *(operand for _, operand in rest))],
+                               [_OPERATORS[symbol] for symbol, _ in rest])
         case Call(function=function, arguments=arguments):
-            return _computed([_value(one, lookup) for one in arguments], _FUNCTIONS[function])
-    return truth(node, lookup)
+            each = [_compiled_value(one) for one in arguments]
+            return lambda lookup: _computed([one(lookup) for one in each], _FUNCTIONS[function])
+    return compiled(node)
 
 
-def _computed(operands: Sequence[Any], compute: Callable[[list[float]], float]) -> float | Unknown:
-    if UNDEFINED in operands:
-        return UNDEFINED
-    if any(operand is not ABSENT and _number(operand) is None for operand in operands):
-        return UNDEFINED
-    if ABSENT in operands:
-        return ABSENT
+def _named(parts: tuple[str, ...]) -> Callable[[Lookup], Any]:
+    def named(lookup: Lookup) -> Any:
+        found = lookup(parts)
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            number = _number(found)
+            return UNDEFINED if number is None else number
+        return found
+
+    return named
+
+
+def _arithmetic(operands: Sequence[Callable[[Lookup], Any]], operators: Sequence[Callable[[float, float], float]]
+                ) -> Callable[[Lookup], Any]:
+    """From left to right."""
+
+    def from_left(numbers: list[float]) -> float:
+        result, *others = numbers
+        for compute, operand in zip(operators, others, strict=True):
+            result = compute(result, operand)
+        return result
+
+    return lambda lookup: _computed([operand(lookup) for operand in operands], from_left)
+
+
+def _computed(operands: list[Any], compute: Callable[[list[float]], float]) -> float | Unknown:
+    for operand in operands:
+        if type(operand) is not float or not math.isfinite(operand):
+            return _not_all_numbers(operands, compute)
     try:
-        result = compute([float(operand) for operand in operands])
+        result = compute(operands)
     except (ArithmeticError, ValueError):
         return UNDEFINED
     return result if math.isfinite(result) else UNDEFINED
 
 
-def _from_left(numbers: list[float], operators: list[str]) -> float:
-    result, *others = numbers
-    for operator, operand in zip(operators, others, strict=True):
-        result = _OPERATORS[operator](result, operand)
-    return result
+def _not_all_numbers(operands: list[Any], compute: Callable[[list[float]], float]) -> float | Unknown:
+    if UNDEFINED in operands:
+        return UNDEFINED
+    numbers = [operand if operand is ABSENT else _number(operand) for operand in operands]
+    if None in numbers:
+        return UNDEFINED
+    return ABSENT if ABSENT in numbers else _computed(numbers, compute)
 
 
 # floats alone, so that no result is large enough to take time
 _OPERATORS: dict[str, Callable[[float, float], float]] = {
-    "+": lambda one, other: one + other,
-    "-": lambda one, other: one - other,
-    "*": lambda one, other: one * other,
-    "/": lambda one, other: one / other,
-    "//": lambda one, other: one // other,
-    "%": lambda one, other: one % other,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
     "**": math.pow,
+}
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
     "min": min,

@@ -51,6 +51,11 @@ class Parameter(ABC):
     """One entry of a search space. Immutable; equal when it means the same."""
 
     @property
+    def size(self) -> int:
+        """How many values there are; 0 for a real parameter."""
+        return 0
+
+    @property
     @abstractmethod
     def type_name(self) -> str:
         """NNI's ``_type``."""
@@ -236,11 +241,12 @@ class SearchSpace:
             elif isinstance(parameter, RandInt):
                 point[name] = parameter.low + int(coordinate)
             elif isinstance(parameter, Choice):
-                point[name] = copy.deepcopy(parameter.options[int(coordinate)])
+                option = parameter.options[int(coordinate)]
+                point[name] = copy.deepcopy(option) if isinstance(option, list | dict) else option
             elif isinstance(parameter, NestedChoice):
                 index = int(coordinate)
-                option = parameter.options[index]
-                point[name] = {NAME_KEY: option.name, **option.space.build(pick, (*path, str(index)))}
+                nested = parameter.options[index]
+                point[name] = {NAME_KEY: nested.name, **nested.space.build(pick, (*path, str(index)))}
         return point
 
     def sample(self, rng: "np.random.Generator") -> Parameters:
@@ -254,9 +260,7 @@ class SearchSpace:
         """Those of ``most`` random points that the constraints allow."""
 
         def pick(_: Path, parameter: Parameter) -> float | int:
-            if isinstance(parameter, RandInt | Choice | NestedChoice):
-                return int(rng.integers(parameter.size))
-            return float(rng.random())
+            return int(rng.integers(parameter.size)) if parameter.size else float(rng.random())
 
         for _ in range(most):
             if self.allows(point := self.build(pick)):
@@ -281,9 +285,7 @@ class SearchSpace:
         """So many random points, allowed or not, without numpy."""
 
         def pick(_: Path, parameter: Parameter) -> float | int:
-            if isinstance(parameter, RandInt | Choice | NestedChoice):
-                return rng.randrange(parameter.size)
-            return rng.random()
+            return rng.randrange(parameter.size) if parameter.size else rng.random()
 
         for _ in range(count):
             yield self.build(pick)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from nniweb.experiments.checkpoints.stored_checkpoints import trials_with_checkpoints
 from nniweb.experiments.launch.job_forms import first_parameters, job_detail
 from nniweb.experiments.models import Attempt, Cluster, Place
 from trainingservice.platforms import load_platform
@@ -37,9 +38,10 @@ def resumed_jobs(cluster_pk: int) -> list[ResumedJob]:
         "trial__experiment__code") if attempt.job_name not in known]
     attempts += hosts
     parameters = first_parameters([attempt.trial_id for attempt in attempts])
+    saved = trials_with_checkpoints({attempt.trial.experiment_id for attempt in attempts})
     jobs = []
     for attempt in attempts:
-        detail = job_detail(attempt, parameters.get(attempt.trial_id), platform)
+        detail = job_detail(attempt, parameters.get(attempt.trial_id), platform, saved)
         if attempt.stage == Attempt.Stage.ENDED:
             detail = replace(detail, status=TrialJobStatus.RUNNING, is_early_stopped=None, message="")
         jobs.append(ResumedJob(detail, submitted=attempt.stage != Attempt.Stage.SUBMITTING,

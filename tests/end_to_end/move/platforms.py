@@ -6,6 +6,7 @@ the empty folder it is given, yields the ``Place``, and takes everything down ag
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from tests.fakes.kubernetes.framework import FRAMEWORK_KINDS, FrameworkControlle
 from tests.fakes.kubernetes.kubeflow import KUBEFLOW_KINDS, kubeflow_controllers
 from tests.fakes.openpai.cluster import OpenPaiCluster
 from tests.fakes.ray_dashboard import RayDashboard
+from tests.fakes.schedulers.grid_engine import GridEngine
 from tests.fakes.slurm_cluster import SlurmCluster
 from tests.fakes.ssh_machine import SshMachine
 from tests.fakes.tiny_scheduler import TinyScheduler
+from tests.trainingservice.command.page_examples import settings_of
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,17 @@ def command(folder: Path) -> Iterator[Place]:
     yield Place({**settings, "platform": "command", "channel": "storage"})
 
 
+@contextmanager
+def grid_engine(folder: Path) -> Iterator[Place]:
+    """A real Grid Engine, where there can be one, by the commands of the documentation's example."""
+    shared = folder / "shared"
+    shared.mkdir()
+    settings = settings_of("SGE", working_folder=str(shared)).model_dump(mode="json", by_alias=True, exclude_none=True)
+    with GridEngine() as engine:
+        yield Place({**settings, "platform": "command", "channel": "storage",
+                     "pythonPath": str(Path(sys.executable).parent)}, engine.variables)
+
+
 #: Name in the test's id -> what brings the platform up. The first one is what all others are compared with.
 PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "local": local,
@@ -182,4 +196,5 @@ PLATFORMS: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {
     "azureml": azureml,
     "slurm": slurm,
     "command": command,
+    "grid_engine": grid_engine,
 }

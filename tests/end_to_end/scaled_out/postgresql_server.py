@@ -10,6 +10,7 @@ What is committed survives ``kill``; a power failure it would not (fsync is off,
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import shutil
@@ -26,6 +27,7 @@ import psutil
 import psycopg
 import pytest
 
+from tests.end_to_end import prepared_installation
 from tests.end_to_end.scaled_out.unprivileged_folder import UnprivilegedFolder
 from trainingservice.testing.processes import processes_of
 
@@ -69,9 +71,33 @@ class PostgresqlServer:
             self.set_clock("+0")
         #: Of the user ``admin`` in every database of ``new_database``; "" before the first of them is made.
         self.token = ""
+        if prepared_installation.FOLDER in os.environ:
+            self._copy_of_this_run(Path(os.environ[prepared_installation.FOLDER]) / "postgresql")
+        else:
+            self._initialize()
+
+    def _initialize(self) -> None:
         subprocess.run([self._programs / "initdb", "-D", self._data, "-U", ROLE, "-A", "trust", "-E", "UTF8",
                         "--locale=C", "--no-sync"], check=True, cwd=self._folder.path, stdin=subprocess.DEVNULL,
                        capture_output=True, **self._folder.run_as)
+
+    def _copy_of_this_run(self, shared: Path) -> None:
+        """Begin with the data folder that the first server of a run of the tests has made, migration included: that
+        takes ten seconds of a processor, and each process of the run has a server.
+        """
+        shared.mkdir(exist_ok=True)
+        with open(shared / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (shared / "token").exists():
+                self._initialize()
+                self.start()
+                self._prepared()
+                self.stop()
+                _copy(self._data, shared / "data")
+                (shared / "token").write_text(self.token)
+                return
+        _copy(shared / "data", self._data)
+        self.token = (shared / "token").read_text()
 
     @property
     def _data(self) -> Path:
@@ -189,6 +215,12 @@ class PostgresqlServer:
     def _connect(self, database: str) -> psycopg.Connection:
         return psycopg.connect(host=str(self._folder.path), user=ROLE, dbname=database, autocommit=True,
                                connect_timeout=5)
+
+
+def _copy(data: Path, target: Path) -> None:
+    """With owners and rights; whatever is left there of an attempt that failed goes."""
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["cp", "-a", data, target], check=True, stdin=subprocess.DEVNULL)
 
 
 _PREPARE = f"""

@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import daphne
 import psycopg
 import pytest
 import requests
@@ -35,6 +36,8 @@ from trainingservice.testing.processes import end_processes, processes_of
 PLATFORMS = (f"{SCRIPTED_PLATFORMS},scripted_anywhere="
              "tests.end_to_end.scaled_out.scripted_anywhere:ScriptedAnywhereTrainingService")
 
+#: What ``python -m daphne`` runs; as a file it can be forked (forked_programs.py).
+DAPHNE = str(Path(daphne.__file__).with_name("__main__.py"))
 
 #: Seconds, beyond those that a lease lasts, until the clusters of a killed worker are taken: for one look at them (they
 #: come each second) and a machine that is busy with other tests.
@@ -80,7 +83,7 @@ class WebProcess(OneOfSeveral):
     """``daphne nniweb.asgi:application``."""
 
     def command(self, program: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "nniweb.asgi:application"]
+        return [sys.executable, DAPHNE, "-b", "127.0.0.1", "-p", str(self.port), "nniweb.asgi:application"]
 
     def answers(self) -> bool:
         try:

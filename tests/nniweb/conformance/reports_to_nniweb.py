@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 
 from nniweb.experiments.ingest import report_intervals
+from nniweb.experiments.lifecycle import heartbeats
 from tests.nniweb.keeperapi.keeper_server import NniwebKeeperServer
 
 
@@ -19,5 +20,6 @@ class ReportsToNniweb:
     def keeper_server(self, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[NniwebKeeperServer]:
         # as the suite's forms ask: whoever waits for an order of the server need not wait for 10 s
         monkeypatch.setattr(report_intervals, "SHORTEST", 0.2)
+        monkeypatch.setattr(heartbeats, "SHORTEST", 0.2)
         with NniwebKeeperServer(self.platform_name) as server:
             yield server

@@ -18,6 +18,7 @@ from django.test import Client
 from django.utils import timezone
 
 from nniweb.asgi import application
+from nniweb.experiments.ingest.report_intervals import Fleet, intervals
 from nniweb.experiments.models import Attempt, Cluster, Experiment, ResourceReading, Trial, User, Worker
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
@@ -384,5 +385,31 @@ def test_a_page_of_clusters_hears_what_no_experiment_rings_for(transactional: Us
             assert await hear(page) == {"topic": "clusters"}
             await change(trial.experiment, trial)
             assert await hear(page) == {"topic": "clusters"}
+
+    run(scenario())
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_keepers_of_what_a_page_shows_are_noted_as_watched_in_a_large_installation(
+        transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, of_experiment = make_attempt().trial, make_attempt().trial
+    cookie = cookie_of(transactional)
+    monkeypatch.setattr(intervals, "fleet", Fleet(50_000))
+    monkeypatch.setattr(intervals, "count_if_due", lambda: None)
+    monkeypatch.setattr(hub_module, "WATCHED_AGAIN", 0.1)
+    until = database_sync_to_async(lambda: (
+        Trial.objects.get(pk=watched.pk).watched_until,
+        Experiment.objects.get(pk=of_experiment.experiment_id).watched_until,
+        Experiment.objects.get(pk=watched.experiment_id).watched_until))
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            await watch(page, f"trial/{watched.public_id}")
+            await watch(page, f"experiment/{of_experiment.experiment.public_id}")
+            deadline = time.monotonic() + PATIENCE
+            while None in (noted := await until())[:2]:
+                assert time.monotonic() < deadline, noted
+                await asyncio.sleep(0.05)
+            assert noted[2] is None, "of the trial's experiment only the trial is shown"
 
     run(scenario())

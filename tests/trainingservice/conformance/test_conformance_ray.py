@@ -17,16 +17,21 @@ class QuickRay(RayTrainingService):
     not_there_yet = 0.5
 
 
-class RayUnderTest(PlatformUnderTest):
-    def __init__(self, folder):
+class WithHead(PlatformUnderTest):
+    def __init__(self, folder, head):
         super().__init__(folder)
-        self.head = RayDashboard(folder).start()
+        self.head = head
 
     def settings(self, **more):
         return RayClusterSettings(**{"address": self.head.address, **more})
 
     def new_service(self, context):
         return QuickRay(self.settings(), context)
+
+
+class RayUnderTest(WithHead):
+    def __init__(self, folder):
+        super().__init__(folder, RayDashboard(folder).start())
 
     def options(self):
         return RayTrialOptions()
@@ -45,11 +50,7 @@ class TestRay(TrainingServiceConformance):
         platform.head.end()
 
 
-class OnRealHead(RayUnderTest):
-    def __init__(self, folder, head):
-        PlatformUnderTest.__init__(self, folder)
-        self.head = head
-
+class OnRealHead(WithHead):
     def options(self):
         return RayTrialOptions(cpus=0.5)
 

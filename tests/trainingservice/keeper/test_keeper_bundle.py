@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import marshal
 import os
 import shutil
 import subprocess
@@ -125,3 +126,35 @@ def test_code_that_python_has_kept_of_an_older_source_is_not_taken(tmp_path):
     os.utime(package / "__init__.py", (1, 1))
     archive = zipfile.ZipFile(io.BytesIO(bundle_bytes(package, compiled=True)))
     assert b"new" in archive.read("trialkeeper/__init__.pyc")
+
+
+def test_docstrings_of_functions_are_not_compiled_and_text_that_they_use_is(tmp_path):
+    package = tmp_path / "trialkeeper"
+    package.mkdir()
+    (package / "__init__.py").write_text('"""Of the module."""\n')
+    (package / "texts.py").write_text(
+        'def told():\n    """Nobody reads this."""\n    return "said"\n\n\n'
+        'def same():\n    """same"""\n    return "same"\n\n\n'
+        'def several():\n    return list("a" + each for each in "bc"), (lambda: "first")()\n')
+    path = tmp_path / "bundle.pyz"
+    path.write_bytes(bundle_bytes(package, compiled=True))
+    assert b"Nobody reads this" not in zipfile.ZipFile(path).read("trialkeeper/texts.pyc")
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); from trialkeeper import texts\n"
+            "print(texts.__file__[-1], texts.told(), texts.told.__doc__, texts.same(), texts.several())")
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "c said None same (['ab', 'ac'], 'first')\n"
+
+
+def lines_of(code):
+    """Of each instruction, also of functions inside."""
+    here = {place: line for start, end, line in code.co_lines() for place in range(start, end, 2)}
+    inside = [lines_of(each) for each in code.co_consts if isinstance(each, type(code))]
+    return code.co_name, here, inside
+
+
+def test_tracebacks_have_the_lines_of_the_source():
+    bundle = zipfile.ZipFile(io.BytesIO(compiled_keeper_bytes()))
+    for module in ("keeper", "agent", "journal"):
+        source = Path(trialkeeper.__file__).with_name(f"{module}.py").read_text()
+        compiled = marshal.loads(bundle.read(f"trialkeeper/{module}.pyc")[16:])
+        assert lines_of(compiled) == lines_of(compile(source, module, "exec", dont_inherit=True))

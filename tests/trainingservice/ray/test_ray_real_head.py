@@ -11,6 +11,7 @@ from tests.fakes.ray_dashboard import RayDashboard
 from tests.fakes.ray_head import RayHead, ray_python
 from tests.trainingservice.conformance.test_conformance_ray import OnRealHead
 from tests.trainingservice.conformance.test_conformance_ray import real_head as real_head
+from tests.trainingservice.ray.test_ray_tls import in_front_of
 from tests.trialkeeper.keeper_run import wait_until
 from trainingservice.base import ServiceContext
 from trainingservice.ray import service as service_module
@@ -153,6 +154,27 @@ def test_a_head_with_a_token_takes_jobs_of_who_has_it_alone(tmp_path):
             service.clean_up()
             assert found["rights"].blocks == (name in ("", "wrong")), name
             assert ("trial" in found and found["trial"].ok) == (name in ("right", "header")), "a test job ran"
+
+
+class TestBehindTls:
+    """The same head behind a proxy whose certificate is of a private authority."""
+
+    @pytest.fixture
+    def platform(self, tmp_path, real_head):
+        with in_front_of(real_head.address, tmp_path / "tls") as proxy:
+            platform = OnRealHead(tmp_path / "platform", real_head)
+            platform.settings = lambda: RayClusterSettings(
+                address=f"https://127.0.0.1:{proxy.port}", ca_file=tmp_path / "tls" / "authority.pem")
+            yield platform
+
+    def test_a_trial_runs(self, bench, platform):
+        service = bench.open_service()
+        assert {finding.check: finding.ok for finding in service.rehearse(quick=True)}["connection"]
+        form = bench.form("echo through TLS")
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+        assert bench.output(form) == "through TLS\n"
+        assert service.last_lines(form.job_name) is not None, "the job's log comes by it, too"
 
 
 def test_the_double_answers_as_a_real_head_does(real_head, tmp_path):

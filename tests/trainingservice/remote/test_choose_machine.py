@@ -6,8 +6,17 @@ import pytest
 
 from trainingservice.gpus.gpu_slots import GpuReading, HeldGpus, Impossible, Waits
 from trainingservice.machine_shares.shares import MachineShare, room_of
-from trainingservice.remote.scheduling import MachineView, Placed, choose_machine, choose_machines, machines_to_keep
-from trainingservice.trial_job import GpuDemand
+from trainingservice.remote.scheduling import (
+    MachineView,
+    Placed,
+    choose_machine,
+    choose_machines,
+    machines_to_keep,
+    machines_with_room,
+)
+from trainingservice.remote.waiting_trials import KEEP_AFTER, WaitingTrials
+from trainingservice.trial_job import GpuDemand, HyperParameters, JobApplicationForm, KeeperAccess, TrialJobDetail
+from trainingservice.trial_job_status import TrialJobStatus
 
 FOUR = tuple(map(GpuReading, range(4)))
 ADA, BOB = (MachineView(name, name, gpus=FOUR) for name in ("ada", "bob"))
@@ -151,3 +160,36 @@ def test_each_node_finds_its_memory_on_a_machine_of_its_own():
     ({"for_trials": {"cpus": 8.0, "memory": None}}, (0.5, 512), MachineShare(0.5, GB // 2))])
 def test_trials_have_what_the_machine_tells_unless_its_administrator_says_otherwise(about, given, expected):
     assert room_of(about, *given) == expected
+
+
+def job(name, cpus=None, gigabytes=0, gpus=None):
+    form = JobApplicationForm(name, name, "eaaaaaaaaaaa", 0, HyperParameters("{}"), "true", KeeperAccess((), ""),
+                              gpu_number=gpus, cpu_number=cpus, memory_bytes=gigabytes * GB or None)
+    return TrialJobDetail(name, TrialJobStatus.WAITING, form, 0.0)
+
+
+def test_where_most_of_what_a_trial_needs_is_left_more_comes_free_for_it():
+    views = (full(ADA, 0.0, 6 * GB), full(BOB, 0.0, 5 * GB), replace(full(ADA, 0, 0), problem="It is away."))
+    assert machines_with_room(MachineShare(1.0, 4 * GB), views) == ("bob",)
+    assert machines_with_room(MachineShare(0.0, 9 * GB), views) == (), "it never fits there"
+
+
+def test_small_trials_are_kept_from_a_machine_for_a_large_one_that_has_waited_for_long():
+    now = [0.0]
+    waiting, views = WaitingTrials(lambda: now[0]), (full(ADA, 0.0, 6 * GB), full(BOB, 0.0, 5 * GB))
+    large, small = job("large", gigabytes=4), job("small", gigabytes=1)
+    waiting.note(large)
+    assert waiting.machines_kept_from(small, views, {"large", "small"}) == ()
+    now[0] = KEEP_AFTER
+    kept = waiting.machines_kept_from(small, views, {"large", "small"})
+    assert kept == ("bob",)
+    assert waiting.machines_kept_from(large, views, {"large", "small"}) == ()
+    assert waiting.machines_kept_from(job("none"), views, {"large"}) == (), "it asks for nothing"
+    assert waiting.machines_kept_from(job("on a gpu", gigabytes=1, gpus=1), views, {"large"}) == ()
+    assert waiting.machines_kept_from(small, views, {"small"}) == (), "it has ended"
+    choice = choose_machine(None, views, kept=kept, share=small.form.share)
+    assert isinstance(choice, Placed)
+    assert choice.address == "ada"
+    waits = choose_machine(None, views[1:], kept=kept, share=small.form.share)
+    assert isinstance(waits, Waits)
+    assert "bob is reserved for a trial that asks for more memory or CPUs and has waited longer" in waits.reason

@@ -87,3 +87,14 @@ def test_the_page_and_rest_tell_what_a_trial_had_and_what_it_was_to_need(
     assert "by 5 trials of the experiment" in html
     [told] = admin_client.get(f"/api/v1/trials/{trial.public_id}/attempts/").json()["results"]
     assert (told["gpu_peak"], told["out_of_memory"]) == (4 * GB, None)
+
+
+def test_the_page_and_rest_tell_what_a_trial_may_have_of_its_machine(
+        make_experiment: Callable[..., Experiment], make_attempt: MakeAttempt, admin_client: Client) -> None:
+    attempt = ended(make_attempt, make_experiment(), 8, held_cpus=1.5, held_memory=8 * GB)
+    address = f"/trials/{attempt.trial.public_id}/"
+    assert "It may have 1.5 CPUs and 8.0 GB of memory." in admin_client.get(address).content.decode()
+    [told] = admin_client.get(f"/api/v1{address}attempts/").json()["results"]
+    assert (told["held_cpus"], told["held_memory"]) == (1.5, 8 * GB)
+    other = ended(make_attempt, attempt.trial.experiment, 16).trial.public_id
+    assert "machine-share" not in admin_client.get(f"/trials/{other}/").content.decode()
