@@ -6,7 +6,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 # worker: each server and browser of a file is started once.
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages constraints docs wheel structure
+.PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint packages slow-packages constraints docs docs-versions wheel image release structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -17,7 +17,10 @@ help:
 	@echo "make bench        run all benchmarks and compare them with their targets (half an hour; on an idle machine)"
 	@echo "make audit        look up known vulnerabilities of the Python packages (asks the Python Package Index)"
 	@echo "make docs         build the documentation site (docs-site), which the server has at /docs/"
+	@echo "make docs-versions  add the documentation of this version to those in docs-versions, for a public host"
 	@echo "make wheel        build the package (dist/*.whl) for pip, with the browser libraries and the documentation"
+	@echo "make release      check that this commit is a release, and put all that is published of it into dist"
+	@echo "make image        build the package, and an image with it for containers (needs podman or docker)"
 	@echo "make structure    print files per folder, import cycles, and imports between folders"
 	@echo "make lint         run only the linters: ruff, mypy, import-linter"
 	@echo "make screenshots  take the pictures in docs/screenshots from a running demo (needs chromium)"
@@ -41,10 +44,19 @@ lint: packages
 docs: packages
 	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m docs_site
 
+# DOCS_VERSIONS: the folder that a public host serves, with the versions that were added before.
+DOCS_VERSIONS = docs-versions
+docs-versions: packages
+	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m docs_site.versions $(DOCS_VERSIONS)
+
 test: lint docs
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests
 
-test-all: lint docs
+# Schedulers and databases that only slow tests start.
+slow-packages:
+	@python=$$(scripts/find-python.sh --install) && exec "$$python" scripts/prepare.py slow-tests
+
+test-all: slow-packages lint docs
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -n $(PYTEST_JOBS) tests
 	$(MAKE) test-postgresql
 
@@ -67,6 +79,16 @@ constraints:
 wheel: docs
 	rm -rf dist
 	$(PYTHON_IN_VENV) -m build --no-isolation --outdir dist
+
+# docs/releasing.md has the steps before and after.
+release: docs
+	@$(PYTHON_IN_VENV) scripts/prepare.py release
+	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m release
+
+# IMAGE=name:tag and BUILD="--build-arg EXTRAS=scale,s3" may be given.
+IMAGE = nniweb:latest
+image: wheel
+	$$(command -v podman || echo docker) build $(BUILD) --file docs/deploy/containers/Containerfile --tag $(IMAGE) .
 
 screenshots: packages
 	$(PYTHON_IN_VENV) scripts/screenshots.py

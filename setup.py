@@ -1,10 +1,11 @@
-"""What the metadata in pyproject.toml cannot say: needs are those of requirements.txt, and files that are no Python.
+"""What the metadata in pyproject.toml cannot say: version, needs of requirements.txt, and files that are no Python.
 
 Templates, static files, examples, the documentation site and the browser libraries lie at the top of a checkout; a
 wheel holds them in ``nniweb/bundled`` (nniweb/storage/own_files.py finds them in either place). The browser libraries
 come from npm; ``make docs`` builds the site.
 """
 
+import sys
 from pathlib import Path
 
 from setuptools import setup
@@ -12,6 +13,10 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import SetupError
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # not there when a build front end calls this
+
+from nniweb.version import WRITTEN, version  # noqa: E402
+
 #: Folders and files of a checkout that a wheel holds, as patterns. ``.gz``: what the server sends in place of the file.
 BUNDLED = ("templates/**/*", "static/**/*", "examples/quadratic/*", "examples/digits/*",
            # what agents read as resources (nniweb/mcp_server/reference.py)
@@ -23,7 +28,7 @@ BROWSER_LIBRARIES = {
     "swagger-ui-dist": ("swagger-ui-bundle.js", "swagger-ui-bundle.js.LICENSE.txt", "swagger-ui.css", "LICENSE",
                         "NOTICE"),
 }
-EXTRAS = ("azure", "mcp", "oidc", "s3", "scale", "tensorboard", "tuners")
+EXTRAS = ("azure", "mcp", "oidc", "otel", "s3", "scale", "tensorboard", "tuners")
 
 
 class BuildWithFiles(build_py):
@@ -38,6 +43,7 @@ class BuildWithFiles(build_py):
             copy = target / source.relative_to(ROOT)
             self.mkpath(str(copy.parent))
             self.copy_file(str(source), str(copy), preserve_mode=False)
+        (Path(self.build_lib) / "nniweb" / WRITTEN).write_text(f"{self.distribution.get_version()}\n")
 
 
 def files(folder, patterns):
@@ -74,6 +80,7 @@ def needs(list_file):
     return [line.partition("#")[0].strip() for line in lines if line.strip() and not line.startswith(("#", "-"))]
 
 
-setup(install_requires=needs("requirements.txt"),
+setup(version=version(),
+      install_requires=needs("requirements.txt"),
       extras_require={name: needs(f"requirements/{name}.txt") for name in EXTRAS},
       cmdclass={"build_py": BuildWithFiles})

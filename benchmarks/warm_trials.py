@@ -6,7 +6,7 @@ Eight at a time, on the local platform of a real server, with the tuner Random a
 * trials that do nothing, warm and, for information, plain;
 * with ``--torch``: trials that import PyTorch, where it is installed.
 
-    .venv/bin/python benchmarks/warm_trials.py [--rounds 5] [--trials 200] [--torch]
+    .venv/bin/python benchmarks/warm_trials.py [--rounds 5] [--trials 200] [--torch] [--only torch,nothing]
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--torch", action="store_true", help="also trials that import PyTorch")
+    parser.add_argument("--only", default="", help="only these kinds of trials: digits, nothing, plain, torch")
     options = parser.parse_args()
     report = Report(__file__)
     scripts = {"digits": (DIGITS, {"warmStart": True}, "that learn digits, warm", DIGITS_LIMIT),
@@ -62,6 +63,10 @@ def main() -> int:
         if importlib.util.find_spec("torch") is None:
             parser.error(f"--torch: {sys.executable} has no PyTorch. Run this with a Python that has it")
         scripts["torch"] = (TORCH, {"warmStart": True}, "that import PyTorch, warm", TORCH_LIMIT)
+    only = [key for key in options.only.split(",") if key]
+    if unknown := [key for key in only if key not in scripts]:
+        parser.error(f"--only: there are no trials {', '.join(unknown)}, but {', '.join(scripts)}")
+    scripts = {key: script for key, script in scripts.items() if not only or key in only}
     with tempfile.TemporaryDirectory() as name, closing(RunningServer(Path(name) / "data")) as server:
         server.start()
         for key, (script, more, what, limit) in scripts.items():

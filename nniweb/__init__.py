@@ -1,4 +1,11 @@
 """NNI Web: the Django project."""
 
-#: The wheel's, too. Between two releases it is that of the next one, with ``.dev0``.
-__version__ = "0.2.0.dev0"
+
+def __getattr__(name: str) -> str:
+    """``__version__``, the wheel's too, asked for when somebody wants it: a checkout asks git."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from nniweb.version import version
+
+    globals()[name] = version()
+    return str(globals()[name])

@@ -39,7 +39,7 @@ from nniweb.middleware.body_size import not_too_large  # noqa: E402
 from nniweb.middleware.origins import own_pages_only  # noqa: E402
 from nniweb.middleware.require_tls import not_in_the_clear  # noqa: E402
 from nniweb.middleware.senders import may_send  # noqa: E402
-from nniweb.observability import probes  # noqa: E402
+from nniweb.observability import probes, traces  # noqa: E402
 from nniweb.process.freed_memory import give_back_regularly, use_few_arenas  # noqa: E402
 from nniweb.process.garbage import leave_alone_what_is_loaded  # noqa: E402
 from nniweb.upgrades.refusal import too_new_or_unknown  # noqa: E402
@@ -72,6 +72,7 @@ if settings.MCP:  # off, nothing of it is loaded
 
     mcp_application = mcp_server(django_application)
 websocket_application: Any = own_pages_only(AuthMiddlewareStack(signed_in_only(URLRouter(websocket_urlpatterns))))
+traces.start_if_wanted()
 leave_alone_what_is_loaded()
 take_the_place_of_daphnes()
 give_back_regularly()

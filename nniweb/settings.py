@@ -23,7 +23,7 @@ BASE_DIR = own_files.FOLDER
 
 
 def _needs_package(module: str, variable: str, list_name: str = "scale") -> None:
-    if importlib.util.find_spec(module) is None:
+    if not _is_importable(module):
         raise ImproperlyConfigured(f"{variable} is set, which needs additional packages. Install them: python -m pip "
                                    f"install 'nniweb[{list_name}]' (in a checkout: -r requirements/{list_name}.txt)")
 
@@ -351,6 +351,10 @@ LOG_FORMAT = text("NNIWEB_LOG_FORMAT", "text").lower()
 if LOG_FORMAT not in ("text", "json"):
     raise ImproperlyConfigured(f"NNIWEB_LOG_FORMAT must be text or json, not {shown(LOG_FORMAT)}.")
 METRICS_TOKEN = text("NNIWEB_METRICS_TOKEN")
+# spans for a collector of OpenTelemetry, which the OTEL_* variables name
+TRACES = boolean("NNIWEB_TRACES", False)
+if TRACES:
+    _needs_package("opentelemetry.exporter.otlp.proto.http", "NNIWEB_TRACES", "otel")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -379,5 +383,8 @@ LOGGING = {
         # cannot be reached is said by its pool alone
         "channels_redis": {"level": "CRITICAL"},
         "psycopg.pool": {"filters": ["once_a_minute"]},
+        # and spans that a collector does not take
+        **{f"opentelemetry.{name}": {"filters": ["once_a_minute"]} for name in (
+            "exporter.otlp.proto.http.trace_exporter", "sdk._shared_internal")},
     },
 }

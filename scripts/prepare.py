@@ -2,6 +2,8 @@
 
     python3 scripts/prepare.py server [ARGUMENT ...]   prepare, then become "manage.py serve ARGUMENT ..."
     python3 scripts/prepare.py tests                   prepare what the tests need, and return
+    python3 scripts/prepare.py slow-tests              the same, with what only slow tests need
+    python3 scripts/prepare.py release                 install what "make release" needs beside that, and return
     python3 scripts/prepare.py constraints             write requirements/constraints.txt from what is installed
 
 Standard library only, any Python from 3.11 on (``find-python.sh`` finds it), Linux and macOS. Each step is done again
@@ -226,7 +228,7 @@ def wait_for_others() -> object:
 def main(arguments: list[str]) -> int:
     checkout = Checkout()
     what = arguments[0] if arguments else ""
-    if what not in ("server", "tests", "constraints"):
+    if what not in ("server", "tests", "slow-tests", "release", "constraints"):
         say(__doc__ or "")
         return 2
     lock = wait_for_others()
@@ -241,10 +243,13 @@ def main(arguments: list[str]) -> int:
                 checkout.python_packages("examples/digits/requirements.txt", "the demo's Python packages")
             checkout.browser_libraries()
             checkout.serve(arguments[1:])
+        elif what == "release":
+            checkout.python_packages("requirements/release.txt", "what a release needs")
         else:
             checkout.python_packages("requirements/dev.txt", "the Python packages of the tests")
             checkout.browser_libraries(for_tests=True)
-            debian_packages.install(checkout.root / "requirements" / "debian.txt", say)
+            for name in ("debian", "debian-slow") if what == "slow-tests" else ("debian",):
+                debian_packages.install(checkout.root / "requirements" / f"{name}.txt", say)
     except StepFailed as error:
         print(f"\n{error}", file=sys.stderr)
         return 1

@@ -81,7 +81,7 @@ def test_every_setting_that_is_used_there_exists() -> None:
 def test_the_image_leaves_out_what_is_secret_or_of_this_checkout_and_does_not_run_as_root() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert {".git", ".venv", "data", "**/secrets", "**/tls"} <= set(ignored)
-    lines = (CONTAINERS / "Dockerfile").read_text().splitlines()
+    lines = (CONTAINERS / "Containerfile").read_text().splitlines()
     assert [line for line in lines if line.startswith("USER")] == ["USER nniweb"]
     for line in lines:
         if line.startswith("COPY") and "--from" not in line:

@@ -170,6 +170,14 @@ class TrialOptions(SettingsModel):
         """How many CPUs one trial asks for in all; one for each process where the options do not say it."""
         return 1.0
 
+    def cpus_of_a_node(self) -> float | None:
+        """CPUs that each node of a trial is limited to where the platform itself sees to that; None: no limit."""
+        return None
+
+    def memory_of_a_node(self) -> int | None:
+        """The same of main memory, in bytes."""
+        return None
+
     def gpus_of_a_node(self, gpu_number: int | None) -> int | None:
         """How many GPUs one node of a trial gets, where trialGpuNumber is ``gpu_number``; None: they are not looked at.
         """

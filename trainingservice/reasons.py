@@ -292,6 +292,28 @@ def _gpu_held(machine: str, asked: int, free: int, held: list[Mapping[str, Any]]
     return f"Waits for {count_of(asked)}{each}: {_few_are_free(machine, free, held)}."
 
 
+def _share(cpus: float, memory: int) -> str:
+    parts = [count_of_cpus(cpus)] if cpus else []
+    return " and ".join([*parts, *([f"{byte_size(memory)} of memory"] if memory else [])])
+
+
+def count_of_cpus(cpus: float) -> str:
+    """``1 CPU``, ``2.5 CPUs``."""
+    return f"{cpus:g} CPU{'' if cpus == 1 else 's'}"
+
+
+def _machine_share_held(machine: str, cpus: float, memory: int, free_cpus: float, free_memory: int) -> str:
+    left = [*([count_of_cpus(free_cpus)] if cpus else []), *([byte_size(free_memory)] if memory else [])]
+    return (f"Waits for {_share(cpus, memory)}: other trials have the rest of machine {machine}, {' and '.join(left)} "
+            "are left.")
+
+
+def _machine_too_small(machine: str, cpus: float, memory: int, has_cpus: float, has_memory: int) -> str:
+    has = _share(has_cpus if cpus else 0.0, has_memory if memory else 0)
+    return (f"This trial asks for {_share(cpus, memory)}, but trials may have {has} of machine {machine}; lower "
+            "trialCpuNumber or trialMemorySize, or raise what trials may have.")
+
+
 def _few_are_free(machine: str, free: int, held: list[Mapping[str, Any]]) -> str:
     parts = [f"{count_of(free)} of machine {machine} {'is' if free < 2 else 'are'} free"]
     for one in held:
@@ -812,8 +834,16 @@ CODES: dict[str, Kind] = {
     "no_machine_fits": Kind(
         "No machine can ever run the trial. machines: the reason of each. asked: GPUs.", _no_machine_fits),
     "gpu_taken": Kind(
-        "Another trial took the GPUs at the same time. The server tries again immediately.",
-        lambda asked: f"Waits for {asked} GPU(s): another trial has just taken them."),
+        "Another trial took the GPUs (asked is their number), or, where it is 0, the CPUs or the memory, at the same "
+        "time. The server tries again immediately.",
+        lambda asked: (f"Waits for {f'{asked} GPU(s)' if asked else 'CPUs or memory'}: another trial has just taken "
+                       "them.")),
+    "machine_share_held": Kind(
+        "Other trials hold the CPUs or the memory that the trial waits for. cpus, memory (bytes): what it asks for, 0: "
+        "nothing; free_cpus, free_memory: what is left for trials.", _machine_share_held),
+    "machine_too_small": Kind(
+        "A trial asks for more CPUs or memory than trials may have of the machine. cpus, memory (bytes): what it asks "
+        "for, 0: nothing; has_cpus, has_memory: what trials may have.", _machine_too_small),
     "most_objects": Kind(
         "The cluster's maxUnfinishedObjects is reached.",
         lambda unfinished, most: (f"Waits for room: {unfinished} trials are on the cluster, and maxUnfinishedObjects "

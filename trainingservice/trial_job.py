@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainingservice.cluster_settings import TrialOptions
+from trainingservice.machine_shares.shares import MachineShare
 from trainingservice.nodes.options import nodes_of
 from trainingservice.trial_job_status import TrialJobStatus
 from trainingservice.variants.code_variant import CodeVariant, variant_document
@@ -104,6 +105,8 @@ class JobApplicationForm:
     #: nodes: on each of them.
     gpu_number: int | None = None
     gpu_demand: GpuDemand = GpuDemand()
+    #: What the platform limits it to where no scheduler of its own does; of a trial with several nodes each of them.
+    #: None: no limit.
     cpu_number: float | None = None
     memory_bytes: int | None = None
     image: str | None = None
@@ -130,6 +133,11 @@ class JobApplicationForm:
     #: Files that the trial has instead of those of its code; for platforms with ``takes_variants``. The keeper lays
     #: them over the trial's own copy of the code, which such a trial needs: never its folder itself.
     variant: CodeVariant | None = None
+
+    @property
+    def share(self) -> MachineShare:
+        """CPUs and memory that one node of it asks for."""
+        return MachineShare(self.cpu_number or 0.0, self.memory_bytes or 0)
 
     @property
     def longest_end(self) -> float:
@@ -268,6 +276,8 @@ def job_document(form: JobApplicationForm, *, platform: str, code: contract.Code
             "give_up_after": limits.give_up_after,
             "output_head_bytes": limits.output_head_bytes,
             "output_tail_bytes": limits.output_tail_bytes,
+            "cpu_number": form.cpu_number,
+            "memory_bytes": form.memory_bytes,
         },
         "keep_files": list(form.keep_files),
         "checkpoints": form.checkpoints,

@@ -45,13 +45,15 @@ from trialkeeper.attempt_folder import (
     wake,
     write_file,
 )
-from trialkeeper.control_group import recorded_group, remove_leftovers, why_not
+from trialkeeper.control_group import folder_of_trials, own_folder, recorded_group, remove_leftovers, why_not
 from trialkeeper.gpu_usage import gpu_program, read_gpus
 from trialkeeper.keeper import DEFAULT_GRACE, Keeper
 from trialkeeper.machine_load import MachineLoad
+from trialkeeper.machine_share import memory_for_trials, usable_cpus, usable_memory
 from trialkeeper.nni_for_trials import unpack_for_trials
 from trialkeeper.process_tree import become_reaper_of_orphans, is_of_a_trial
 from trialkeeper.relay import Relay
+from trialkeeper.trials_group import prepare_trials_group
 from trialkeeper.warm_parents import WarmParents
 
 AGENT_VERSION = 1
@@ -126,7 +128,8 @@ class Agent:
             import encodings.ascii
             import encodings.idna  # noqa: F401
         unpack_for_trials()
-        remove_leftovers()  # this finds the own group, too; keepers need not look for it
+        prepare_trials_group()  # this finds the own group, too; keepers need not look for it
+        remove_leftovers()
         self._others.update(machine.children_of(os.getpid()))  # of a program that became this one
         self._reaps_orphans = become_reaper_of_orphans()
         gc.freeze()  # what is here is for keepers to share, not for their collectors to touch
@@ -269,12 +272,14 @@ class Agent:
         return None
 
     def _do_machine(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """machine {paths} -> what machine.description says, the program that is asked about GPUs, no_control_groups."""
+        """machine {paths} -> what machine.description says, the program that is asked about GPUs, no_control_groups,
+        and what trials may have: for_trials {cpus, memory (bytes, None: not known), is_kept (by the kernel)}.
+        """
         paths = request.get("paths") or []
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
             raise Refused("machine needs paths: a list of paths")
         self._in_child(request["id"], lambda: {**machine.description(paths), "nvidia_smi": gpu_program(),
-                                               "no_control_groups": why_not()})
+                                               "no_control_groups": why_not(), "for_trials": _for_trials()})
         return None
 
     def _do_relay(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -634,6 +639,13 @@ def _gpus(known_to_hang: Dict[str, Any]) -> Dict[str, Any]:
         return {"gpus": gpus, "hanging": smi_program.hanging()}
     except smi_program.NoGpuReading as error:
         return {"gpus": [], "error": str(error), "hanging": smi_program.hanging()}
+
+
+def _for_trials() -> Dict[str, Any]:
+    group = own_folder()
+    usable = usable_memory(group)
+    return {"cpus": usable_cpus(group), "memory": None if usable is None else memory_for_trials(usable),
+            "is_kept": folder_of_trials() != group}
 
 
 def _memory_of_others(memory_of: Dict[int, int], processes: int) -> Optional[int]:

@@ -4,10 +4,11 @@ Files are cut at multiples of contract.CHUNK_BYTES: a file that did not change s
 has the same chunks, which are not sent again.
 """
 
+import contextlib
 import hashlib
 import os
 import stat
-from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
+from typing import Any, BinaryIO, Callable, Iterator, List, NamedTuple, Tuple
 
 from trialkeeper import contract
 from trialkeeper.checkpoint_entry import Problem, is_text
@@ -67,16 +68,27 @@ def cut(folder: str, name: str, most_bytes: int,
 
 
 def read_chunk(folder: str, place: Place) -> bytearray:
-    """One chunk of a file of the checkpoint. Raises Problem. Whether its hash is still the same, the server says."""
+    """One chunk of a file of the checkpoint, in memory. Raises Problem."""
     content = bytearray(place.size)
     try:
-        with open(open_plain_file(folder, place.path), "rb", buffering=0) as stream:
-            stream.seek(place.number * contract.CHUNK_BYTES)
+        with opened_chunk(folder, place) as (stream, begin):
+            stream.seek(begin)
             if _read_into(stream, memoryview(content)) < place.size:
                 raise Problem(contract.CHANGED, place.path)
     except OSError as error:
-        raise _unreadable(place.path, error) from error
+        raise unreadable(place.path, error) from error
     return content
+
+
+@contextlib.contextmanager
+def opened_chunk(folder: str, place: Place) -> Iterator[Tuple[BinaryIO, int]]:
+    """The file in which a chunk is, unbuffered, and where in it the chunk begins. Raises Problem."""
+    try:
+        descriptor = open_plain_file(folder, place.path)
+    except OSError as error:
+        raise unreadable(place.path, error) from error
+    with open(descriptor, "rb", buffering=0) as stream:
+        yield stream, place.number * contract.CHUNK_BYTES
 
 
 def _of(file: _Found) -> Tuple[str, Tuple[int, int, int]]:
@@ -88,7 +100,7 @@ def _look(folder: str, name: str) -> Tuple[List[_Found], List[str], bool]:
     try:
         seen = os.stat(os.path.join(folder, name), follow_symlinks=False)
     except OSError as error:
-        raise _unreadable(name, error) from error
+        raise unreadable(name, error) from error
     if stat.S_ISREG(seen.st_mode):
         return [_Found("", seen)], [], False
     if not stat.S_ISDIR(seen.st_mode):
@@ -111,7 +123,7 @@ def _walk(folder: str, prefix: str, depth: int) -> Iterator[Tuple[str, os.stat_r
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise _unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
+        raise unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
     try:
         for name in sorted(os.listdir(descriptor)):
             path = prefix + name
@@ -124,7 +136,7 @@ def _walk(folder: str, prefix: str, depth: int) -> Iterator[Tuple[str, os.stat_r
                 raise Problem(contract.NOT_PLAIN, path)
             yield path, seen
     except OSError as error:
-        raise _unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
+        raise unreadable(prefix.rstrip("/") or os.path.basename(folder), error) from error
     finally:
         os.close(descriptor)
     for name in inner:
@@ -153,7 +165,7 @@ def _chunks(folder: str, inner: str, expected: os.stat_result) -> Iterator[Tuple
             if _state(os.fstat(stream.fileno())) != _state(expected):
                 raise Problem(contract.CHANGED, inner)
     except OSError as error:
-        raise _unreadable(inner, error) from error
+        raise unreadable(inner, error) from error
 
 
 def _read_into(stream: Any, target: memoryview) -> int:
@@ -171,7 +183,8 @@ def _state(seen: os.stat_result) -> Tuple[int, int, int]:
     return seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
-def _unreadable(path: str, error: OSError) -> Problem:
+def unreadable(path: str, error: OSError) -> Problem:
+    """What is wrong where a file of the checkpoint cannot be read."""
     if isinstance(error, FileNotFoundError):
         return Problem(contract.CHANGED, path)
     return Problem(contract.UNREADABLE, "%s: %s" % (path, error.strerror or error))

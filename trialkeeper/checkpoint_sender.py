@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from trialkeeper import chunk_pack, contract
 from trialkeeper.access import Access
-from trialkeeper.checkpoint_cut import CutCheckpoint, cut, read_chunk
+from trialkeeper.checkpoint_cut import CutCheckpoint, cut, opened_chunk, read_chunk, unreadable
 from trialkeeper.checkpoint_entry import Problem
 from trialkeeper.checkpoint_upload import Place, Upload
 from trialkeeper.reporter import OwnInstallation, pause_after
-from trialkeeper.server_connection import Answer, Blocks, ServerAway, ServerConnection
+from trialkeeper.server_connection import Answer, Blocks, FilePart, PartFailed, ServerAway, ServerConnection
 
 #: How often a manifest is sent of which the server says that chunks are missing.
 _MANIFESTS = 3
@@ -137,12 +137,17 @@ class CheckpointSender:
         began, sent = self._clock(), 0
 
         def send(connection: ServerConnection, sha256: str, place: Place) -> None:
-            content = read_chunk(what.folder, place)
-            answer = self._call("PUT", "chunks/" + sha256, content, connection, upload)
+            with opened_chunk(what.folder, place) as (stream, begin):
+                try:
+                    answer = self._call("PUT", "chunks/" + sha256, lambda moved: FilePart(
+                        stream, begin, place.size, moved), connection, upload)
+                except PartFailed as failed:
+                    raise (Problem(contract.CHANGED, place.path) if failed.error is None
+                           else unreadable(place.path, failed.error)) from failed
             if answer.status == 400:  # it has another hash than it had
                 raise Problem(contract.CHANGED, what.name)
             self._must_be_taken(answer)
-            counts(len(content))
+            counts(place.size)
 
         def counts(size: int) -> None:
             nonlocal sent
@@ -188,8 +193,8 @@ class CheckpointSender:
             upload.send_again(_hashes(answer, hashes))
         raise Problem(contract.NOT_TAKEN, "the server says again and again that chunks are missing")
 
-    def _call(self, method: str, path: str, body: Union[bytes, bytearray], connection: ServerConnection,
-              upload: Upload) -> Answer:
+    def _call(self, method: str, path: str, body: Union[bytes, Callable[[Callable[[], None]], FilePart]],
+              connection: ServerConnection, upload: Upload) -> Answer:
         """The server's answer. Tries until there is one. Raises _Gone, _Stopped."""
         failures = 0
         while True:
@@ -198,10 +203,11 @@ class CheckpointSender:
                     raise _Stopped
             try:
                 # what is sent once more is no progress: a server without room would be waited for without end
-                answer = connection.call(method, self._path + path, self._counts,
-                                         Blocks(body) if failures else Blocks(body, self._moves),
+                moved = _nothing if failures else self._moves
+                part = Blocks(body, moved) if isinstance(body, bytes) else body(moved)
+                answer = connection.call(method, self._path + path, self._counts, part,
                                          {"Content-Type": "application/octet-stream",
-                                          "Content-Length": str(len(body))})
+                                          "Content-Length": str(len(part))})
             except ServerAway as away:
                 self.why_away = str(away)
                 if not failures:
@@ -233,6 +239,10 @@ class CheckpointSender:
         with self._changed:
             while not self._stopped and self._clock() < until:
                 self._changed.wait(until - self._clock())
+
+
+def _nothing() -> None:
+    pass
 
 
 def _hashes(answer: Answer, asked: List[str]) -> List[str]:

@@ -130,6 +130,8 @@ def parameter_file_name(index: int) -> str:
 # --- limits --------------------------------------------------------------------------------
 #: A report's body after decompression, in bytes. Servers refuse more with 413.
 MAX_REPORT_BYTES = 4 * 1024 * 1024
+#: Reports without entries that one request may bring for several keepers.
+MOST_SEVERAL_REPORTS = 500
 #: Keepers gather entries into reports of about this size.
 REPORT_BATCH_BYTES = 512 * 1024
 #: NNI's own limit for one metric: shorter than this many bytes.
@@ -182,9 +184,10 @@ END_REASONS = (EXITED, STOPPED, TIME_LIMIT, NOT_STARTED, LOST, FROZEN)
 GPU_LOST, GPU_NEEDS_RESET = "lost", "needs_reset"
 GPU_FAULTS = (GPU_LOST, GPU_NEEDS_RESET)
 
-#: Which memory ran out, and who said so: the trial's output, or the kernel, which had killed a process.
+#: Which memory ran out, and who said so: the trial's output, the kernel, which had killed a process, or the keeper,
+#: which had ended the trial because it had more than it may.
 GPU_MEMORY, MAIN_MEMORY = "gpu", "main"
-BY_TEXT, BY_KERNEL = "text", "kernel"
+BY_TEXT, BY_KERNEL, BY_LIMIT = "text", "kernel", "limit"
 
 #: Signals that may ask a trial to save a checkpoint and end; the names have no "SIG".
 FREEZE_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2")
@@ -243,6 +246,9 @@ class LimitsDocument(TypedDict, total=False):
     give_up_after: float                 #: seconds without an answer until the keeper ends (default 86400)
     output_head_bytes: int               #: sent from the start of each stream (default 256 KiB)
     output_tail_bytes: int               #: sent from the end of each stream (default 256 KiB)
+    #: CPUs and bytes of main memory that the trial may have; None: no limit of its own.
+    cpu_number: Optional[float]
+    memory_bytes: Optional[int]
     #: Seconds the keeper waits for the first answer to `started` before it starts the command
     #: all the same (default 2); None = until a server has answered.
     claim_timeout: Optional[float]
@@ -392,11 +398,16 @@ class WarmStartDocument(TypedDict, total=False):
     learns: bool             #: it has imported none yet, and learns from this trial which
 
 
-class OutOfMemoryDocument(TypedDict):
+class _OfALimit(TypedDict, total=False):
+    limit: int               #: bytes of main memory that the trial might have, where that limit was reached
+    taken: int               #: bytes that it had then, where its keeper has looked
+
+
+class OutOfMemoryDocument(_OfALimit):
     """What a failed trial ran out of."""
 
     memory: str              #: GPU_MEMORY or MAIN_MEMORY
-    by: str                  #: BY_TEXT or BY_KERNEL
+    by: str                  #: BY_TEXT, BY_KERNEL or BY_LIMIT
     line: str                #: of the trial's output that says so, "" without one
     gpu_total: Optional[int]  #: bytes of memory of the smallest of its GPUs; None where that is not known
 

@@ -15,6 +15,7 @@ from typing import List, Optional
 
 from trialkeeper import contract, machine
 from trialkeeper.attempt_folder import read_text, write_file
+from trialkeeper.group_limits import NO_LIMITS, Limits, limit_group
 
 _MOUNTS = "/proc/self/mountinfo"
 _NAME = "nniweb-trial-%s"
@@ -22,6 +23,8 @@ _NAME = "nniweb-trial-%s"
 _LEFT_AFTER = 60.0
 #: Processes that are taken in by one step; each may cost 20 ms of waiting.
 _AT_ONCE = 16
+#: Folder of the group of all trials (``trials_group.py``); None: those of trials are made below the own one.
+_folder_of_trials: Optional[str] = None
 #: Looks for processes that are outside; more are needed only where a trial starts them faster than they are found.
 _MOST_STEPS = 50
 
@@ -50,6 +53,17 @@ def own_folder() -> Optional[str]:
             if ".." not in path.split("/") and not below.startswith(".."):
                 return os.path.normpath(os.path.join(mount_point, below))
     return None
+
+
+def use_folder(path: Optional[str]) -> None:
+    """Make groups of trials in this group from now on, also in processes that are forked; None: in the own one."""
+    global _folder_of_trials
+    _folder_of_trials = path
+
+
+def folder_of_trials() -> Optional[str]:
+    """Folder of the group in which groups of trials are made; None: there is none."""
+    return _folder_of_trials or own_folder()
 
 
 def why_not() -> str:
@@ -146,26 +160,27 @@ def recorded_group(folder: str, journal_id: str) -> Optional[ControlGroup]:
 
 
 def remove_leftovers() -> None:
-    """Remove empty groups of trials below the own group whose attempts nobody will finish: their folders are gone.
+    """Remove empty groups of trials whose attempts nobody will finish: their folders are gone.
 
     A young one may be waiting for its first process.
     """
-    own = own_folder()
-    if own is None:
-        return
-    with contextlib.suppress(OSError):
-        for name in os.listdir(own):
-            group = ControlGroup(os.path.join(own, name))
-            if name.startswith(_NAME % "") and time.time() - os.stat(group.path).st_mtime > _LEFT_AFTER \
-                    and not group.members():
-                group.remove(seconds=0)
+    for folder in filter(None, {own_folder(), folder_of_trials()}):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                group = ControlGroup(os.path.join(folder, name))
+                if name.startswith(_NAME % "") and time.time() - os.stat(group.path).st_mtime > _LEFT_AFTER \
+                        and not group.members():
+                    group.remove(seconds=0)
 
 
 class Gathering:
     """Takes a running trial's processes into a group of their own. For the keeper that started the trial."""
 
-    def __init__(self, folder: str, journal_id: str, parent: Optional[int] = None) -> None:
+    def __init__(self, folder: str, journal_id: str, parent: Optional[int] = None, limits: Limits = NO_LIMITS) -> None:
         """``folder``: the attempt's. ``parent``: the process whose descendants they are; this one, if None."""
+        self.limits = limits
+        #: The kernel keeps the trial within its memory.
+        self.limits_memory = False
         self._parent = os.getpid() if parent is None else parent
         self._folder, self._journal_id = folder, journal_id
         self._home = control_group_of(os.getpid())
@@ -194,16 +209,17 @@ class Gathering:
         return not outside or self._steps >= _MOST_STEPS
 
     def _begin(self) -> bool:
-        own = own_folder()
-        if own is None or self._home is None:
+        folder = folder_of_trials()
+        if folder is None or self._home is None:
             return False
-        group = ControlGroup(os.path.join(own, _NAME % self._journal_id))
+        group = ControlGroup(os.path.join(folder, _NAME % self._journal_id))
         try:
             # before the group: one that nobody knows of would stay. Not flushed: a power cut ends the group, too
             write_file(os.path.join(self._folder, contract.GROUP_FILE), group.path)
             group.make()
         except OSError:
             return False
+        self.limits_memory = limit_group(group.path, self.limits)
         self.group = group
         return True
 

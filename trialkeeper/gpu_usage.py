@@ -3,11 +3,12 @@
 import shutil
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
-from trialkeeper import amd_smi, nvidia_smi
+from trialkeeper import amd_smi, mig_instances, nvidia_smi
 from trialkeeper.smi_program import TIMEOUT, NoGpuReading
 from trialkeeper.starting_threads import start_thread
+from trialkeeper.whole_number import whole_number
 
 #: In this order; the first one that is on the PATH is asked.
 _READERS = {nvidia_smi.PROGRAM: nvidia_smi.read_nvidia_gpus, amd_smi.AMD_SMI: amd_smi.read_by_amd_smi,
@@ -25,7 +26,8 @@ def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
     A field that the driver does not tell is None; ``processes`` is the number of compute processes that it
     sees, which is a question of its own (else 0). Where they are: ``fault``, one of contract.GPU_FAULTS;
     ``memory_errors``, the number of uncorrected errors since the driver was loaded; ``memory_of``, the bytes of each
-    process on it by process id; ``exclusive`` true, where the driver lets one process on it.
+    process on it by process id; ``exclusive`` true, where the driver lets one process on it. Where a GPU is cut into
+    instances there is one dict for each of them in its place: see ``mig_instances``.
 
     Raises NoGpuReading. Blocks for as long as the program takes, TIMEOUT seconds at most.
     """
@@ -35,6 +37,26 @@ def read_gpus(count_processes: bool = True) -> List[Dict[str, Any]]:
         raise NoGpuReading("there is no %s on the PATH of this machine, nor %s"
                            % (nvidia_smi.PROGRAM, " or ".join(list(_READERS)[1:])))
     return _READERS[program](until, count_processes)
+
+
+def gpus_of_slurm(environment: Mapping[str, str]) -> List[int]:
+    """Those that Slurm has given the job that this process runs in, as its driver numbers them: where the job may see
+    no others, they are numbered anew for both. None of a job without GPUs, or elsewhere.
+    """
+    if not environment.get("SLURM_JOB_ID"):
+        return []
+    found = [whole_number(name.strip()) for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return [index for index in found if index is not None]
+
+
+def names_for_cuda(indices: Sequence[int]) -> List[str]:
+    """What CUDA_VISIBLE_DEVICES is for these GPUs, in their order. Asks the driver where one of them is an instance.
+    Raises NoGpuReading.
+    """
+    if not any(map(mig_instances.is_instance, indices)):
+        return list(map(str, indices))
+    names = mig_instances.names_of(nvidia_smi.PROGRAM, indices, time.monotonic() + TIMEOUT)
+    return [names[index] for index in indices]
 
 
 #: Seconds between the first readings, of which a short trial has only these.

@@ -37,14 +37,16 @@ from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
 from trialkeeper.end_record import TrialEnd, ended_entry, exit_status, trial_end
 from trialkeeper.file_mode import file_mode
-from trialkeeper.gpu_usage import GpuWatch
+from trialkeeper.gpu_usage import GpuWatch, gpus_of_slurm, names_for_cuda
+from trialkeeper.group_limits import limits_of
 from trialkeeper.inbox import Inbox
 from trialkeeper.job_source import fetch_job
 from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
+from trialkeeper.memory_watch import MemoryWatch
 from trialkeeper.mlflow_endpoint import MlflowEndpoint
 from trialkeeper.nni_for_trials import folder_for_trials
-from trialkeeper.out_of_memory import KernelKills, out_of_memory
+from trialkeeper.out_of_memory import KernelKills, out_of_memory, over_its_limit
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
 from trialkeeper.ranks import free_port, last_lines
 from trialkeeper.recorder import Recorder
@@ -52,6 +54,7 @@ from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
 from trialkeeper.script_metrics import script_metrics
 from trialkeeper.server_connection import ServerAway, ServerConnection
+from trialkeeper.smi_program import NoGpuReading
 from trialkeeper.starting_threads import Room, pause_after
 from trialkeeper.trial_environment import trial_environment
 from trialkeeper.trial_parameters import is_printable
@@ -114,6 +117,7 @@ class Keeper:
         self._checkpoints: Optional[Checkpoints] = None
         self._mlflow: Optional[MlflowEndpoint] = None
         self._kernel_kills: Optional[KernelKills] = None
+        self._memory: Optional[MemoryWatch] = None
 
     def run(self) -> int:
         """Exit status: that of the trial (128 + number for a signal), or NOTHING_TO_DO."""
@@ -442,7 +446,8 @@ class Keeper:
         environment = trial_environment(
             self._job, os.environ, nni_folder=nni_folder, working_directory=self._working_directory,
             wake=self._wakeups.pipe, for_trials=self._folders_for_trials(), mark=self._journal.journal_id,
-            checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables)
+            checkpoints=None if self._checkpoints is None else self._checkpoints.path, further=given.variables,
+            gpus=self._names_of_gpus())
         output = self._path(contract.STDOUT_FILE), self._path(contract.STDERR_FILE)
         self._kernel_kills = KernelKills()
         warm = self._warm.start(self._job, given.command, environment, self._working_directory, self._folder, output,
@@ -459,6 +464,8 @@ class Keeper:
         except OSError as error:  # a keeper that had to finish this would go by the mark alone
             self._log("%s cannot be written: %s" % (contract.TRIAL_FILE, error))
         gpus = self._job.get("gpu_indices")
+        if gpus is None:
+            gpus = gpus_of_slurm(os.environ)
         if gpus:
             self._gpus = GpuWatch(gpus, self._limits.get("report_interval", 10.0), self._wakeups.threads.start,
                                   self._tree.members_for_readings)
@@ -479,6 +486,14 @@ class Keeper:
                 self._wakeups.threads.start("mlflow", self._mlflow.serve)
             given.variables.update(self._mlflow.variables())
         return given
+
+    def _names_of_gpus(self) -> Optional[List[str]]:
+        """How CUDA is given the trial's GPUs; None where the job does not say which it has. Raises CannotStart."""
+        indices = self._job.get("gpu_indices")
+        try:
+            return None if indices is None else names_for_cuda(indices)
+        except NoGpuReading as error:
+            raise CannotStart("its GPU on %s cannot be found: %s" % (machine.host(), error)) from error
 
     def _folders_for_trials(self) -> Optional[str]:
         """What PYTHONPATH gets."""
@@ -524,12 +539,17 @@ class Keeper:
         ran_before = 0.0 if self._earlier is None else self._earlier.seconds
         if limit is not None:
             limit = max(0.0, limit - ran_before)
+        limits = limits_of(self._limits)
+        gathering = Gathering(self._folder, self._journal.journal_id, child.beside, limits)
+        if limits.memory_bytes is not None:
+            self._memory = MemoryWatch(self._tree, limits.memory_bytes, self._clock)
         watch = TrialWatch(
-            child, self._tree, self._inbox, Gathering(self._folder, self._journal.journal_id, child.beside),
-            self._recorder.pump,
+            child, self._tree, self._inbox, gathering, self._recorder.pump,
             time_limit=limit, grace_period=self._grace(), saving_grace=self._saving_grace(),
-            freeze_signal=self._freeze_signal(), clock=self._clock)
+            freeze_signal=self._freeze_signal(), clock=self._clock, memory=self._memory)
         watch.run()
+        if self._kernel_kills is not None and gathering.group is not None:
+            self._kernel_kills.group = gathering.group.path
         if self._gpus is not None:
             self._gpus.close()
         self._recorder.drain(self._is_stopped)
@@ -552,8 +572,11 @@ class Keeper:
         """Of a trial that ended by itself, where it ran out of memory."""
         if reason != contract.EXITED or self._kernel_kills is None:
             return {}
+        limit = self._limits.get("memory_bytes")
+        if limit is not None and self._memory is not None and self._memory.taken is not None:
+            return {"out_of_memory": over_its_limit(limit, self._memory.taken)}
         found = out_of_memory(self._folder, child.exit_code, child.signal, self._kernel_kills,
-                              self._job.get("gpu_indices"), [] if self._gpus is None else self._gpus.last())
+                              self._job.get("gpu_indices"), [] if self._gpus is None else self._gpus.last(), limit)
         return {} if found is None else {"out_of_memory": found}
 
     def _finish_for_another(self) -> TrialEnd:

@@ -75,10 +75,10 @@ class MlflowCalls:
         """Status and document. ``path``: with the query."""
         path, _, query = path.partition("?")
         try:
-            name, found = _PREFIX.subn("", path)
-            if not found:
+            found = _PREFIX.match(path)
+            if found is None:
                 raise CallRefused(404, "ENDPOINT_NOT_FOUND", "the trial's keeper has no %s" % path)
-            return 200, self._call(name, self._given(query, body))
+            return 200, self._call(path[found.end():], self._given(query, body))
         except CallRefused as refused:
             return refused.status, {"error_code": refused.code, "message": str(refused)}
         except OSError as error:
@@ -87,20 +87,21 @@ class MlflowCalls:
             return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "a field is missing or wrong: %r" % error}
 
     def _given(self, query: str, body: bytes) -> Document:
-        given: Document = {key: values[-1] for key, values in parse_qs(query).items()}
-        if body:
-            try:
-                document = json.loads(body)
-            except (ValueError, RecursionError):
-                raise invalid("the request is no JSON") from None
-            if not isinstance(document, dict):
-                raise invalid("the request is no JSON object")
-            given.update(document)
-        return given
+        given: Document = {key: values[-1] for key, values in parse_qs(query).items()} if query else {}
+        if not body:
+            return given
+        try:
+            document = json.loads(body.decode())  # in UTF-8: to look for another encoding takes as long
+        except (ValueError, RecursionError):
+            raise invalid("the request is no JSON") from None
+        if not isinstance(document, dict):
+            raise invalid("the request is no JSON object")
+        return {**given, **document} if given else document
 
     def _call(self, name: str, given: Document) -> Document:
-        if name in self._known:
-            return self._known[name](given)
+        known = self._known.get(name)
+        if known is not None:
+            return known(given)
         if name.startswith("logged-models/"):
             return self._model(name.split("/")[1:], given)
         raise CallRefused(404, "ENDPOINT_NOT_FOUND", "the trial's keeper does not have the call %s of MLflow" % name)
@@ -173,7 +174,13 @@ class MlflowCalls:
     # --- what is logged ------------------------------------------------------------------------
 
     def _log_metric(self, given: Document) -> Document:
-        return self._log(self._run(given), [given], [], [])
+        """As ``_log`` with one metric, in less time: this is the call that comes often."""
+        run, key, step, timestamp = self._run(given), key_of(given), given.get("step") or 0, given.get("timestamp") or 0
+        line = {"step": int(step), "timestamp": int(timestamp), "metrics": {key: _number(given)}}
+        bound(run.metrics, MOST_KEYS)
+        self._write(run, line)
+        run.metrics[key] = {"key": key, "value": given["value"], "step": step, "timestamp": timestamp}
+        return {}
 
     def _log_param(self, given: Document) -> Document:
         return self._log(self._run(given), [], [given], [])
@@ -240,7 +247,7 @@ class MlflowCalls:
         where: Document = {"run": run.info["run_id"]}
         if _PARENT in run.tags:
             where["parent"] = run.tags[_PARENT]
-        text = b"".join(json.dumps({**where, **document}).encode() + b"\n" for document in documents)
+        text = "".join([json.dumps({**where, **document}) + "\n" for document in documents]).encode()
         if os.write(self._file, text) != len(text):
             raise OSError("it was written in part only: is the disk full?")
 

@@ -4,16 +4,17 @@ A small HTTP server of its own: the standard library's costs five times as much 
 come one after the other on one connection.
 """
 
+import contextlib
 import hmac
 import json
 import os
 import pkgutil
 import re
-import selectors
+import select
 import socket
 import struct
 from collections import OrderedDict
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Tuple, Union
 
 from trialkeeper import mlflow_stores
 from trialkeeper.mlflow_calls import MlflowCalls
@@ -37,6 +38,21 @@ _REASONS = {200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Fo
             413: b"Content Too Large", 431: b"Request Header Fields Too Large", 500: b"Internal Server Error"}
 
 
+class _Connection:
+    """One client's. ``size``, ``unusual`` and ``path`` belong to ``head``, the last one that may be answered: a client
+    sends nearly the same head with each of its calls.
+    """
+
+    __slots__ = ("socket", "buffer", "head", "size", "unusual", "path")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.buffer = bytearray()
+        #: None until the client has shown the token.
+        self.head: Optional[bytes] = None
+        self.size, self.unusual, self.path = 0, b"", ""
+
+
 class MlflowEndpoint:
     """``serve`` on a thread of its own, for as long as the process lives."""
 
@@ -47,12 +63,11 @@ class MlflowEndpoint:
         self._authorization = b"Bearer " + self._token.encode()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        #: The connections, the one first that has been silent for longest.
-        self._buffers: "OrderedDict[socket.socket, bytearray]" = OrderedDict()
-        #: Those of who has shown the token.
-        self._known: Set[socket.socket] = set()
+        # the module ``selectors`` costs more for each small call than what is done with it
+        self._poll = select.poll()
+        self._poll.register(self._listener, select.POLLIN)
+        #: By descriptor, the one first that has been silent for longest.
+        self._connections: "OrderedDict[int, _Connection]" = OrderedDict()
 
     def variables(self) -> Dict[str, str]:
         """By which MLflow's clients find it."""
@@ -72,70 +87,96 @@ class MlflowEndpoint:
 
     def serve(self) -> None:
         """Answer calls. Does not return."""
+        listener = self._listener.fileno()
         while True:
-            for key, _ in sorted(self._selector.select(), key=lambda ready: ready[0].fileobj is self._listener):
-                connection = key.fileobj
-                assert isinstance(connection, socket.socket)
-                try:
-                    if connection is self._listener:
-                        self._accept()
-                    elif not self._read(connection):
-                        self._drop(connection)
-                except OSError:
-                    if connection is not self._listener:
-                        self._drop(connection)
+            accepts = False
+            for descriptor, _ in self._poll.poll():
+                if descriptor == listener:
+                    accepts = True
+                else:
+                    self._attend(descriptor)
+            # last: it may end a connection that had something to say
+            if accepts:
+                with contextlib.suppress(OSError):
+                    self._accept()
+
+    def _attend(self, descriptor: int) -> None:
+        try:
+            goes_on = self._read(self._connections[descriptor])
+        except OSError:
+            goes_on = False
+        if goes_on:
+            self._connections.move_to_end(descriptor)
+        else:
+            self._drop(descriptor)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        if len(self._buffers) >= MOST_CONNECTIONS:
+        if len(self._connections) >= MOST_CONNECTIONS:
             # one of who has not shown the token; else one that a client keeps open for a later request, which it then
             # sends on a new one
-            self._drop(next((one for one in self._buffers if one not in self._known), next(iter(self._buffers))))
+            self._drop(next((descriptor for descriptor, one in self._connections.items() if one.head is None),
+                            next(iter(self._connections))))
         # a timeout of Python's own would cost two more calls of the system for each request
         connection.setblocking(True)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffers[connection] = bytearray()
-        self._selector.register(connection, selectors.EVENT_READ)
+        self._connections[connection.fileno()] = _Connection(connection)
+        self._poll.register(connection, select.POLLIN)
 
-    def _drop(self, connection: socket.socket) -> None:
-        self._selector.unregister(connection)
-        self._buffers.pop(connection, None)
-        self._known.discard(connection)
-        connection.close()
+    def _drop(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+        self._connections.pop(descriptor).socket.close()
 
-    def _read(self, connection: socket.socket) -> bool:
+    def _read(self, connection: _Connection) -> bool:
         """Answer what is there whole; False where the connection is at its end."""
-        data = connection.recv(256 * 1024)
+        data: Union[bytes, bytearray] = connection.socket.recv(256 * 1024)
         if not data:
             return False
-        buffer = self._buffers[connection]
-        self._buffers.move_to_end(connection)
-        buffer += data
+        if connection.buffer:
+            connection.buffer += data
+            data = connection.buffer
+        done = 0
         while True:
-            end = buffer.find(b"\r\n\r\n")
-            if end < 0 or end > MOST_HEAD:
-                return len(buffer) <= MOST_HEAD or self._send(connection, 431, {"message": "the head is too long"})
-            head = bytes(buffer[:end + 2])
-            size = _size_of_body(head)
-            unusual = head.lower() if _UNUSUAL.search(head) else b""
-            problem = self._problem(head, size, unusual)
-            if problem is not None:
-                return self._send(connection, problem[0], {"error_code": problem[1], "message": problem[2]})
-            self._known.add(connection)
-            if len(buffer) < end + 4 + size:
-                if b"\r\nexpect:" in unusual and len(buffer) == end + 4:
-                    connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-                return True
-            body = bytes(buffer[end + 4:end + 4 + size])
-            del buffer[:end + 4 + size]
-            request = _REQUEST.match(head)
-            assert request is not None
-            status, document = self._calls.answer(request.group(2).decode("latin-1"), body)
+            end = data.find(b"\r\n\r\n", done)
+            if end < 0 or end - done > MOST_HEAD:
+                if len(data) - done > MOST_HEAD:
+                    return self._send(connection, 431, {"message": "the head is too long"})
+                break
+            head = bytes(data[done:end + 2])
+            if head != connection.head:
+                problem = self._take_head(connection, head)
+                if problem is not None:
+                    return self._send(connection, problem[0], {"error_code": problem[1], "message": problem[2]})
+            if len(data) < end + 4 + connection.size:
+                if b"\r\nexpect:" in connection.unusual and len(data) == end + 4:
+                    connection.socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                break
+            body = bytes(data[end + 4:end + 4 + connection.size])
+            done = end + 4 + connection.size
+            status, document = self._calls.answer(connection.path, body)
             self._send(connection, status, document)
-            if _CLOSE.search(unusual):
+            if connection.unusual and _CLOSE.search(connection.unusual):
                 return False
+            if done == len(data):
+                break
+        if data is connection.buffer:
+            del connection.buffer[:done]
+        else:
+            connection.buffer += data[done:]
+        return True
+
+    def _take_head(self, connection: _Connection, head: bytes) -> Optional[Tuple[int, str, str]]:
+        """What is wrong with the head of a request; None where it may be answered, then it is the connection's."""
+        size = _size_of_body(head)
+        unusual = head.lower() if _UNUSUAL.search(head) else b""
+        request = _REQUEST.match(head)
+        problem = self._problem(head, size, unusual)
+        if problem is None and request is not None:
+            connection.head, connection.size, connection.unusual = head, size, unusual
+            connection.path = request.group(2).decode("latin-1")
+        return problem
 
     def _problem(self, head: bytes, size: int, unusual: bytes) -> Optional[Tuple[int, str, str]]:
         """Status, MLflow's word and a sentence, None where the request may be answered."""
@@ -152,14 +193,15 @@ class MlflowEndpoint:
             return 413, "BAD_REQUEST", "a request may have %d bytes" % MOST_BODY
         return None
 
-    def _send(self, connection: socket.socket, status: int, document: Any) -> bool:
+    def _send(self, connection: _Connection, status: int, document: Any) -> bool:
         """False: after these the connection ends."""
         if status == 200 and not document:
-            connection.sendall(_DONE)
+            connection.socket.sendall(_DONE)
             return False
         body = json.dumps(document).encode()
-        connection.sendall(b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
-            status, _REASONS[status], len(body), body))
+        connection.socket.sendall(
+            b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+                status, _REASONS[status], len(body), body))
         return False
 
 

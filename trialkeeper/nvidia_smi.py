@@ -8,7 +8,8 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from trialkeeper import contract
+from trialkeeper import contract, machine
+from trialkeeper.mig_instances import are_instances, with_instances
 from trialkeeper.smi_program import NoGpuReading, ask
 from trialkeeper.whole_number import whole_number
 
@@ -24,6 +25,8 @@ _NO_HANDLE = re.compile(r"Unable to determine the device handle for (?:GPU|gpu) 
 #: What stands in a field in place of a value, and what it means for the GPU.
 _FAULTS = (("is lost", contract.GPU_LOST), ("requires reset", contract.GPU_NEEDS_RESET),
            ("Unknown Error", contract.GPU_LOST), ("ERR!", contract.GPU_LOST))
+#: Name of the server of MPS, of which the kernel keeps fifteen letters.
+_MPS_SERVER = b"nvidia-cuda-mps"
 _NOT_UNDERSTOOD = "%s printed a line that is not understood: %s"
 #: Where the driver lists its GPUs by their address on the bus, also those that do not answer.
 _DRIVER_FOLDER = "/proc/driver/nvidia/gpus"
@@ -34,6 +37,9 @@ def read_nvidia_gpus(until: float, count_processes: bool = True) -> List[Dict[st
     gpus = _listed(until)
     if gpus and count_processes:
         _count_processes(gpus, until)
+    # the driver tells no utilization of a GPU that is cut into instances
+    if are_instances() or any(gpu["utilization"] is None and "fault" not in gpu for gpu in gpus.values()):
+        gpus = with_instances(PROGRAM, gpus, until)
     return sorted(gpus.values(), key=lambda gpu: int(gpu["index"]))
 
 
@@ -126,10 +132,16 @@ def _count_processes(gpus: Dict[str, Dict[str, Any]], until: float) -> None:
         uuid, _, rest = line.partition(",")
         pid, _, used = rest.partition(",")
         gpu, number, mib = gpus.get(uuid.strip()), whole_number(pid.strip()), _number(used.strip())
-        if gpu is not None:
+        if gpu is not None and not _is_mps_server(number):
             gpu["processes"] += 1
             if number is not None and mib is not None:
                 gpu.setdefault("memory_of", {})[number] = mib * _MIB
+
+
+def _is_mps_server(pid: Optional[int]) -> bool:
+    """Whether it is the process of MPS through which others use the GPU: it uses none itself."""
+    stat = None if pid is None else machine.process_stat(pid)
+    return stat is not None and stat[0].startswith(_MPS_SERVER)
 
 
 def _number(field: str) -> Optional[int]:

@@ -10,9 +10,8 @@ import signal
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from trialkeeper import contract
-from trialkeeper.attempt_folder import read_text
 from trialkeeper.control_group import own_folder
-from trialkeeper.whole_number import whole_number
+from trialkeeper.group_limits import count_of_kills, killed_in
 
 #: Bytes at the end of stdout and of stderr that are looked at, and most characters of a line that is told.
 _READ, LONGEST_LINE = 64 * 1024, 300
@@ -76,25 +75,25 @@ def _another_error_in(lines: List[str]) -> bool:
 
 
 class KernelKills:
-    """Processes that the kernel killed for lack of memory, in the group that this process is in, or where it does not
-    count, on this machine. Make it before the trial starts.
+    """Processes that the kernel killed for lack of memory: in the trial's own group, in the group that this process is
+    in, or where that does not count, on this machine. Make it before the trial starts.
     """
 
     def __init__(self) -> None:
+        #: Folder of the trial's own group, once there is one.
+        self.group: Optional[str] = None
         self._path = _counting_file()
         self._before = self._count()
 
     def has_killed(self) -> bool:
         """Whether it has killed one since."""
+        if self.group is not None and killed_in(self.group):
+            return True
         now = self._count()
         return now is not None and self._before is not None and now > self._before
 
     def _count(self) -> Optional[int]:
-        for line in (read_text(self._path) or "").splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return whole_number(count.strip())
-        return None
+        return count_of_kills(self._path)
 
 
 def _counting_file() -> str:
@@ -105,11 +104,11 @@ def _counting_file() -> str:
 
 
 def out_of_memory(folder: str, exit_code: Optional[int], signal_number: Optional[int], kills: KernelKills,
-                  gpu_indices: Optional[Iterable[int]], gpus: List[Dict[str, Any]]
+                  gpu_indices: Optional[Iterable[int]], gpus: List[Dict[str, Any]], limit: Optional[int] = None
                   ) -> Optional[contract.OutOfMemoryDocument]:
     """What to tell of a trial that ended by itself; None where it did not run out of memory.
 
-    ``gpus``: the last reading of its GPUs, as ``gpu_usage.GpuWatch`` has it.
+    ``gpus``: the last reading of its GPUs, as ``gpu_usage.GpuWatch`` has it. ``limit``: bytes that it might have.
     """
     if exit_code == 0:
         return None
@@ -125,9 +124,19 @@ def out_of_memory(folder: str, exit_code: Optional[int], signal_number: Optional
     line = "" if killed else next((line for text in texts for line in reversed(text.splitlines())
                                    if _KILLED.search(line)), "")
     if (killed or line) and kills.has_killed():
-        return {"memory": contract.MAIN_MEMORY, "line": line.strip()[:LONGEST_LINE], "by": contract.BY_KERNEL,
-                "gpu_total": None}
+        told: contract.OutOfMemoryDocument = {
+            "memory": contract.MAIN_MEMORY, "line": line.strip()[:LONGEST_LINE], "by": contract.BY_KERNEL,
+            "gpu_total": None}
+        if limit is not None and kills.group is not None and killed_in(kills.group):
+            told["limit"] = limit
+        return told
     return None
+
+
+def over_its_limit(limit: int, taken: int) -> contract.OutOfMemoryDocument:
+    """What to tell of a trial that was ended because it had ``taken`` bytes of main memory and not ``limit``."""
+    return {"memory": contract.MAIN_MEMORY, "line": "", "by": contract.BY_LIMIT, "gpu_total": None, "limit": limit,
+            "taken": taken}
 
 
 def _end_of(path: str) -> str:

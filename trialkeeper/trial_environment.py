@@ -4,6 +4,7 @@ Facts (reference: NNI's trial SDK): platform ``local`` is the only name every re
 prints on the real stdout while metrics go to the file; a sequence id must always be set.
 """
 
+import math
 import os
 from typing import Dict, List, Mapping, Optional
 
@@ -22,10 +23,11 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *, nni_folder: str,
                       working_directory: str, wake: Optional[str], for_trials: Optional[str],
                       mark: str, checkpoints: Optional[str] = None,
-                      further: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
+                      further: Optional[Mapping[str, str]] = None, gpus: Optional[List[str]] = None) -> Dict[str, str]:
     """All variables of the trial. ``inherited``: those of the keeper, of which the job may allow only some.
 
     ``checkpoints``: its folder for checkpoints, None where it has none. ``further``: what else the keeper gives it.
+    ``gpus``: how CUDA is given its GPUs; None: the job does not say which it has.
     """
     allowed = job.get("inherit_environment")
     environment = {name: value for name, value in inherited.items()
@@ -34,6 +36,10 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
     # what a trial prints shall be seen while it runs, not when its buffer is full
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.update(job.get("environment") or {})
+    cpus = (job.get("limits") or {}).get("cpu_number")
+    if cpus is not None and not environment.get("OMP_NUM_THREADS"):
+        # libraries start a thread for each processor that they see, which are more than the trial may use
+        environment["OMP_NUM_THREADS"] = str(max(1, math.ceil(cpus)))
     if "node" in job:
         environment.update(rank_variables(job["node"], job.get("job_name", "")))
     for name in _NEVER:
@@ -62,11 +68,10 @@ def trial_environment(job: contract.JobDocument, inherited: Mapping[str, str], *
         _leave_out_of_proxies(environment, "127.0.0.1")
     if wake is not None:
         environment[contract.ENV_WAKE] = wake
-    gpus: Optional[List[int]] = job.get("gpu_indices")
     if gpus is not None:
         # AMD's libraries read the second one, some of them also the first; where both are set they must be the same
         environment["CUDA_VISIBLE_DEVICES"] = environment["HIP_VISIBLE_DEVICES"] = \
-            ",".join(map(str, gpus)) if gpus else "-1"
+            ",".join(gpus) if gpus else "-1"
     return environment
 
 

@@ -8,11 +8,12 @@ from trialkeeper.child_process import LOOK_INTERVAL, ChildProcess, TreeEnding
 from trialkeeper.control_group import Gathering
 from trialkeeper.end_record import explanation
 from trialkeeper.inbox import Inbox
+from trialkeeper.memory_watch import MemoryWatch
 from trialkeeper.process_tree import ProcessTree
 
 #: Seconds between two looks at the trial's files.
 LOOK_EVERY = 0.1
-#: Seconds after its start until a trial is taken into a control group: what is over sooner does without.
+#: Seconds after its start until a trial without limits is taken into a control group: what is over sooner does without.
 GATHER_AFTER = 0.5
 #: Seconds within which the processes of a job are signaled where a scheduler signals all of them.
 SIGNALS_APART = 1.0
@@ -23,12 +24,16 @@ class TrialWatch:
 
     def __init__(self, child: ChildProcess, tree: ProcessTree, inbox: Inbox, gathering: Gathering,
                  pump: Callable[[], object], *, time_limit: Optional[float], grace_period: float,
-                 saving_grace: float, freeze_signal: int, clock: Callable[[], float]) -> None:
+                 saving_grace: float, freeze_signal: int, clock: Callable[[], float],
+                 memory: Optional[MemoryWatch] = None) -> None:
         """``time_limit`` and ``grace_period`` (between TERM and KILL) in seconds. ``saving_grace``: in its place where
         the trial may go on later from what it saves meanwhile. ``freeze_signal``: in place of TERM on a freeze.
+        ``memory``: ends the trial where the kernel does not keep it within its limit.
         """
         self._child, self._tree, self._inbox, self._pump = child, tree, inbox, pump
         self._gathering: Optional[Gathering] = gathering
+        self._gather_after = 0.0 if gathering.limits.are_any else GATHER_AFTER
+        self._memory = memory
         self._time_limit, self._grace_period, self._clock = time_limit, grace_period, clock
         self._saving_grace, self._freeze_signal = saving_grace, freeze_signal
         self._began = clock()
@@ -65,7 +70,9 @@ class TrialWatch:
         if self._ending is None:
             self._look_for_end()
             self._gather()
-            if self._ended_at is not None or self._reason != contract.EXITED:
+            if self._has_too_much_memory():
+                self._ending = TreeEnding(self._tree, 0.0, self._clock)  # as the kernel does it: it would go on to take
+            elif self._ended_at is not None or self._reason != contract.EXITED:
                 self._ending = self._end()
         elif self._inbox.is_stop_ordered:
             self._ending.hurry(self._grace_period)
@@ -87,11 +94,17 @@ class TrialWatch:
             self._reason, self._message = contract.TIME_LIMIT, "it ran longer than %g s" % self._time_limit
 
     def _gather(self) -> None:
-        if self._gathering is not None and self._clock() - self._began >= GATHER_AFTER:
+        if self._gathering is not None and self._clock() - self._began >= self._gather_after:
             is_done = self._gathering.step()
             self._tree.group = self._gathering.group
+            if self._gathering.limits_memory:
+                self._memory = None
             if is_done:
                 self._gathering = None
+
+    def _has_too_much_memory(self) -> bool:
+        return self._memory is not None and self._ended_at is None and self._reason == contract.EXITED \
+            and self._memory.is_over()
 
     def _until_next_look(self) -> float:
         if self._ending is not None:

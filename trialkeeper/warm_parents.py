@@ -3,7 +3,8 @@ it, which is started when it is asked for first.
 
 A parent belongs to one experiment, one Python and one environment (the request's ``key``). Where the modules are to be
 learned, the first parent has imported nothing; when a trial of it has ended, the next parent imports what that trial
-had loaded, and takes over when it is ready. No threads: the agent's selector calls.
+had loaded, and takes over. Trials that come meanwhile wait for it: it takes no longer than the imports of each of them
+would, and they leave it the processors. No threads: the agent's selector calls.
 """
 
 import contextlib
@@ -151,24 +152,37 @@ class WarmParents:
         at, reason = self._refused.get(key, (0.0, None))
         if reason is not None and time.monotonic() - at < REFUSED_SECONDS:
             return reason
-        parent = self._parents.get(key)
-        if parent is None or parent.process.poll() is not None:
-            if parent is not None:
+        for known in (self._next, self._parents):
+            parent = known.get(key)
+            if parent is None:
+                continue
+            if parent.process.poll() is not None:
                 self._drop(parent)
-            reason = self._make_room()
-            if reason is not None:
-                return reason
-            try:
-                parent = self._parents[key] = self._start(request, request["modules"] or self._learned.get(key),
-                                                          is_learned=request["modules"] is None)
-            except OSError as error:
-                return _reason("no_process", error)
-        parent.used_at = time.monotonic()
+                continue
+            with contextlib.suppress(OSError):  # it ends, or too many wait for it
+                self._hand(parent, descriptors)
+                return None
+        parent = self._parents.get(key)
+        if parent is not None:
+            return _reason("ended", "")
+        reason = self._make_room()
+        if reason is not None:
+            return reason
         try:
-            parent.pass_on(descriptors)
+            parent = self._parents[key] = self._start(request, request["modules"] or self._learned.get(key),
+                                                      is_learned=request["modules"] is None)
+        except OSError as error:
+            return _reason("no_process", error)
+        try:
+            self._hand(parent, descriptors)
         except OSError as error:
             return _reason("ended", error)
         return None
+
+    def _hand(self, parent: WarmParentProcess, descriptors: List[int]) -> None:
+        """Raises OSError."""
+        parent.used_at = time.monotonic()
+        parent.pass_on(descriptors)
 
     # --- parents ---------------------------------------------------------------------------
 

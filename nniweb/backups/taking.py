@@ -64,8 +64,8 @@ def _about_storage(with_stored: bool) -> dict[str, str]:
     """What a restored installation must have beside the backup; nothing where all is in it."""
     if not is_elsewhere() or with_stored:
         return {}
-    options: dict[str, Any] = settings.STORAGES["default"]["OPTIONS"]
-    return {"stored_elsewhere": str(options["backend"])}
+    storages: dict[str, Any] = settings.STORAGES
+    return {"stored_elsewhere": str(storages["default"]["OPTIONS"]["backend"])}
 
 
 def _add_stored(writer: BackupWriter, path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import sys
 from typing import TextIO
 
-from nniweb import __version__
 from nniweb.process.garbage import do_not_look, look_seldom
 
 
@@ -131,7 +130,9 @@ def program_name(arguments: list[str]) -> str:
 
 
 def own_version() -> str:
-    """Such as ``nniweb 0.2.0``."""
+    """Such as ``nniweb 0.3.0``."""
+    from nniweb import __version__
+
     return f"nniweb {__version__}"
 
 

@@ -94,8 +94,10 @@ def started_from(start: LaunchTemplate, experiment: Experiment) -> LaunchTemplat
 
 
 def field_start(clusters: QuerySet[Cluster]) -> str:
-    """What somebody who goes field by field begins with: the sketch without its comments, where there is a cluster."""
+    """What somebody who goes field by field begins with: the sketch without its comments, where there is a cluster. The
+    first one of those that nothing is known to be wrong with.
+    """
     sketch, _, platform = SKETCH.partition("trainingService")
     lines = [line for line in sketch.splitlines(keepends=True) if not line.startswith("#")]
-    first = clusters.first()
+    first = clusters.exclude(health__in=(Cluster.Health.AWAY, Cluster.Health.BAD)).first() or clusters.first()
     return "".join(lines) + (document_text({"cluster": first.name}) if first else f"trainingService{platform}")

@@ -275,6 +275,21 @@ def byte_size(count: float | None) -> str:
     return "–" if count is None else size_in_units(count)
 
 
+@register.filter
+def heard_words(heard: dict[str, float] | None) -> str:
+    """When a running trial's keeper was heard last and when the next report is expected, as ``last_heard`` tells it."""
+    if heard is None:
+        return ""
+    ago, within = round(heard["ago"]), round(heard["within"])
+    expected = f"next report within {_whole_seconds(within - ago)}" if ago < within else \
+        f"a report was due after {_whole_seconds(within)}"
+    return f"last heard {_whole_seconds(ago)} ago, {expected}"
+
+
+def _whole_seconds(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 10 else duration(seconds)
+
+
 #: Of a machine: how reports come from it.
 _WAYS_OF_REPORTS = {"direct": "Reports directly to this server", "relay": "Reports via SSH tunnel",
                     "files": "Reports by files over SFTP"}

@@ -9,7 +9,9 @@ import logging
 import math
 import re
 from functools import partial
+from typing import Any
 
+import orjson
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
@@ -27,6 +29,7 @@ from nniweb.observability import process_figures
 from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.keeper.keeper_bundle import keeper_bytes
 from trainingservice.receiver.report_reading import RefusedReport, refuse_by_length
+from trainingservice.receiver.several_reports import SignOfLife, read_several
 from trialkeeper import contract
 
 logger = logging.getLogger(__name__)
@@ -35,10 +38,15 @@ logger = logging.getLogger(__name__)
 #: Largest file a keeper may send after a trial's end, in bytes.
 MAX_FILE_BYTES = 64 * 1024 * 1024
 
+#: A keeper that is asked to report again after more seconds than these does not keep its connection: each one takes a
+#: descriptor and memory, and a new one costs less than a report.
+KEPT_FOR = 30.0
+
 #: Every route: method, pattern of the path behind contract.URL_PREFIX, name of the handler below.
 #: The token in the Authorization header opens exactly one attempt (and its experiment's code).
 ROUTES = (
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/reports"), "report"),
+    ("POST", re.compile(r"trials/([a-z0-9]{1,20})/reports/several"), "reports"),
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/job"), "job"),
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/keeper"), "keeper"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/next"), "next"),
@@ -128,7 +136,31 @@ class KeeperApplication:
             answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
         except TooManyWaiting:
             answer = Answer(429, error_document(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
-        await send_document(send, answer.status, answer.body, answer.retry_after)
+        await send_document(send, answer.status, answer.body, answer.retry_after,
+                            closes=answer.body.get("next_report_within", 0.0) > KEPT_FOR)
+
+    async def reports(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
+                      receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Signs of life of several keepers; the first of them is the one of the address."""
+        refuse_by_length(headers.get(b"content-length"))
+        body = await body_of(receive, contract.MAX_REPORT_BYTES, length_of(headers),
+                             partial(job_files.may_report, match[1], token_hash))
+        signs = read_several(body, headers.get(b"content-encoding", ""), loads=orjson.loads)
+        try:
+            answers = await asyncio.gather(*(self._sign_of_life(sign, match[1]) for sign in signs))
+        except TooManyWaiting:
+            raise RefusedReport(429, contract.ERROR_BUSY, "Too many reports are waiting.", retry_after=2) from None
+        await send_document(send, 200, {"installation": settings.INSTALLATION_ID, "answers": answers})
+
+    async def _sign_of_life(self, sign: SignOfLife, sender: str) -> dict[str, Any]:
+        """The answer to one of several, with its status. What is wrong with tokens counts for who sends them."""
+        caller, address = (sign.job_name, hash_of(sign.token)), f"for {sender}"
+        if seconds := self.limits.seconds_to_wait(caller, address):
+            return {"status": 429, "retry_after": math.ceil(seconds), **error_document(
+                contract.ERROR_BUSY, "This keeper sends too many requests.")}
+        answer = await self.group_commit.enqueue(*caller, orjson.dumps(sign.report), "")
+        self.limits.answered(caller, address, answer.status)
+        return {"status": answer.status, **answer.body}
 
     async def job(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                   receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

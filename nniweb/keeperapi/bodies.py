@@ -109,12 +109,14 @@ def error_document(error: str, message: str) -> dict[str, Any]:
     return {"installation": settings.INSTALLATION_ID, "error": error, "message": message}
 
 
-async def send_document(send: ASGISendCallable, status: int, document: Any, retry_after: int | None = None
-                        ) -> None:
-    """Answer with a document."""
+async def send_document(send: ASGISendCallable, status: int, document: Any, retry_after: int | None = None, *,
+                        closes: bool = False) -> None:
+    """Answer with a document. ``closes``: the sender shall not keep the connection."""
     body = orjson.dumps(document)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if retry_after is not None:
         headers.append((b"retry-after", str(retry_after).encode()))
+    if closes:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

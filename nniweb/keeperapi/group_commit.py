@@ -22,8 +22,11 @@ from nniweb.database.outage_logs import first_line
 from nniweb.experiments.ingest import reports, unsupported_protocol
 from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.ingest.report_answers import Answer
+from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.sql.idle_connections import give_connection_back
+from nniweb.keeperapi.report_spans import ReportSpans
 from nniweb.observability import process_figures
+from trainingservice import tracing
 from trainingservice.lasting_thread import LastingThread, in_short
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport, UnspokenVersion, read_report
 from trialkeeper import contract
@@ -67,6 +70,7 @@ class GroupCommit:
         self._stopping = threading.Event()
         #: Monotonic time at which the first report of the group under way arrived.
         self._oldest: float | None = None
+        self._spans = ReportSpans()
         process_figures.show_queue(self._queue.qsize, self._oldest_seconds)
 
     def _oldest_seconds(self) -> float:
@@ -75,6 +79,10 @@ class GroupCommit:
 
     async def submit(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> Answer:
         """Wait for the commit and return the answer. Raises TooManyWaiting."""
+        return await self.enqueue(job_name, token_hash, body, content_encoding)
+
+    def enqueue(self, job_name: str, token_hash: str, body: bytes, content_encoding: str) -> "asyncio.Future[Answer]":
+        """The answer that comes after the commit. Called on the loop that waits for it. Raises TooManyWaiting."""
         if self._queue.qsize() >= MAX_WAITING:
             raise TooManyWaiting
         loop = asyncio.get_running_loop()
@@ -84,7 +92,7 @@ class GroupCommit:
             self._read_on[loop] = []
             loop.call_soon(self._hand_over, loop)
         self._read_on[loop].append(waiting)
-        return await waiting.future
+        return waiting.future
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         read_on = self._read_on.pop(loop)
@@ -152,6 +160,8 @@ class GroupCommit:
                 answers = self._store(group)
                 give_connection_back()
                 self._answer(group, answers)
+                self._trace(group, answers)
+                intervals.count_if_due()
             except BaseException:  # the thread begins again; whoever has no answer yet would wait for ever
                 self._answer(group, [self._come_again()] * len(group))
                 raise
@@ -213,6 +223,20 @@ class GroupCommit:
             logger.warning("the refusal of the keeper of job %s could not be stored; the database's error: %s",
                            waiting.job_name, first_line(error))
         return Answer(answer.status, answer.document(self._installation))
+
+    def _trace(self, group: list[_Waiting], answers: list[Answer]) -> None:
+        """After they were answered: nobody waits for it."""
+        if not tracing.is_on():
+            return
+        now = time.monotonic()
+        try:
+            self._spans.show([(waiting.job_name, answer.status, now - waiting.arrived, len(waiting.body))
+                              for waiting, answer in zip(group, answers, strict=True)])
+            give_connection_back()
+        except DatabaseError as error:
+            logger.debug("the spans of %d reports are left out; the database's error: %s", len(group),
+                         first_line(error))
+            connection.close()
 
     @staticmethod
     def _answer(group: list[_Waiting], answers: list[Answer]) -> None:

@@ -36,7 +36,7 @@ class _Watch:
         self.experiment_pk = experiment_pk
         self.trial_pk = trial_pk
         self.shared = shared
-        self.beat: frames.Beat = (None, None)
+        self.beat: frames.Beat = (None, None, None)
         self.seen = seen
         self._consumer = consumer
 

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Max, QuerySet
@@ -10,6 +11,7 @@ from django.utils import timezone
 from nniweb.api.experiments.experiment_log import LogLineSerializer
 from nniweb.api.trials.trial_attempts import reading_document
 from nniweb.documents.experiments import NOT_IN_LISTS, summaries
+from nniweb.documents.last_heard import last_heard
 from nniweb.documents.trials import (
     MetricSerializer,
     TrialEventSerializer,
@@ -21,6 +23,7 @@ from nniweb.documents.trials import (
 from nniweb.experiments.access.visibility import visible_experiments, visible_trials
 from nniweb.experiments.clusters.worker_presence import worker_is_alive
 from nniweb.experiments.models import (
+    Attempt,
     Cluster,
     Experiment,
     LogLine,
@@ -50,8 +53,8 @@ Frame = dict[str, Any]
 #: Primary keys of owner and group of an experiment: while they stay, who saw it goes on seeing it.
 Shared = tuple[int | None, int | None]
 SHARED_WITH = "shared_with"
-#: Primary keys of the latest reading and the latest kept file of a trial.
-Beat = tuple[int | None, int | None]
+#: Primary keys of the latest reading and the latest kept file of a trial, and when its keeper was heard last.
+Beat = tuple[int | None, int | None, datetime | None]
 
 
 def may_watch_experiment(user: User, public_id: str) -> tuple[int, Shared] | None:
@@ -129,8 +132,10 @@ def trial_frame(trial_pk: int, since: int) -> Frame | None:
     events = TrialEvent.objects.filter(trial=trial_pk).select_related("actor").order_by("pk")[:MOST_METRICS]
     files = TrialFile.objects.filter(attempt__trial=trial_pk).select_related("attempt").order_by(
         "attempt__number", "name")[:MOST_METRICS]
+    now = timezone.now()
     return {"revision": revision, "since": since,
-            "trial": TrialSerializer(trial, context={"now": timezone.now()}).data, "advice": advice_documents(trial_pk),
+            "trial": TrialSerializer(trial, context={"now": now}).data, "advice": advice_documents(trial_pk),
+            "heard": last_heard(trial_pk, now),
             "metrics": documents if complete else [], "output": output if complete else [], "complete": complete,
             "events": TrialEventSerializer(events, many=True).data, "reading": _last_reading(trial_pk),
             "files": TrialFileSerializer(files, many=True).data, "next": _next_trial(trial), "trouble": trouble(),
@@ -150,13 +155,16 @@ def _last_reading(trial_pk: int) -> dict[str, Any] | None:
 
 
 def beats_of(trial_pks: Iterable[int]) -> dict[int, Beat]:
-    """What tells that a trial has something new that comes without a revision: its latest reading and kept file."""
+    """What tells that a trial has something new that comes without a revision: its latest reading and kept file, and a
+    report in which nothing was new.
+    """
     pks = list(trial_pks)
     readings = dict(ResourceReading.objects.filter(attempt__trial__in=pks).values_list("attempt__trial").annotate(
         Max("pk")).order_by())
     files = dict(TrialFile.objects.filter(attempt__trial__in=pks).values_list("attempt__trial").annotate(
         Max("pk")).order_by())
-    return {pk: (readings.get(pk), files.get(pk)) for pk in pks}
+    heard = dict(Attempt.objects.filter(trial__in=pks).values_list("trial").annotate(Max("heard_at")).order_by())
+    return {pk: (readings.get(pk), files.get(pk), heard.get(pk)) for pk in pks}
 
 
 def state_of_clusters() -> int:

@@ -19,6 +19,7 @@ from channels.db import database_sync_to_async
 from django.db import connection
 
 from nniweb.experiments.clusters.worker_presence import alive_hosts
+from nniweb.experiments.ingest.report_intervals import WATCHED_AGAIN, note_watched
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.sql import database_health
@@ -204,9 +205,13 @@ class Hub:
         known: dict[int, int] = {}  # of all listed experiments, at the last look while a list was watched
         circumstances: tuple[frozenset[str], str] | None = None
         clusters: int | None = None
+        watched_at = float("-inf")
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
+                if time.monotonic() >= watched_at + WATCHED_AGAIN:
+                    watched_at = time.monotonic()
+                    await self._note_watched()
                 present = (await database_sync_to_async(alive_hosts)(), database_health.kind_of_trouble())
                 all_changed, circumstances = circumstances != present, present
                 if not await database_sync_to_async(_database_moved)() and not all_changed:
@@ -232,6 +237,14 @@ class Hub:
                 if pk not in revisions:
                     self._wake(pk)  # it was deleted
             known = revisions if listed else {}
+
+    async def _note_watched(self) -> None:
+        """Keepers of what is shown here report more often than others, in an installation with many."""
+        watchers = [(pk, watcher.trial_pk) for pk, entry in self._watched.items() for watcher in entry.watchers]
+        if watchers:
+            await database_sync_to_async(note_watched)(
+                {pk for pk, trial_pk in watchers if trial_pk is None},
+                {trial_pk for _, trial_pk in watchers if trial_pk is not None})
 
     async def _look_at_clusters(self, before: int | None, *, always: bool) -> int | None:
         """Wake those who watch clusters where something of one changed that rings for no experiment."""

@@ -18,10 +18,16 @@ from pathlib import Path
 
 from docs_site.pages import ELSEWHERE, ROOT
 
+sys.path.insert(0, str(ROOT))  # for python -m docs_site, which knows scripts/ alone
+
+from nniweb.version import version  # noqa: E402
+
 SITE = ROOT / "docs-site"
 #: What the site is made of; Python too, since the REST reference is made from the server's code.
 _SOURCES = ("docs/**/*", "scripts/docs_site/**/*", "nniweb/**/*.py", "trainingservice/**/*.py", "static/icon.svg",
             "mkdocs.yml", "requirements/constraints.txt", *ELSEWHERE)
+#: Tells hooks.py, which MkDocs loads in a process of its own, that pages get a selector of versions.
+SELECTOR_VARIABLE = "DOCS_SITE_SELECTOR"
 #: Files of these kinds above so many bytes have a compressed one beside them, which the server sends instead.
 _COMPRESSED, _WORTH_COMPRESSING = (".css", ".html", ".js", ".json"), 10_000
 #: For search engines; with addresses from the top of a host, where the site is not; for who debugs the theme. Searching
@@ -51,15 +57,18 @@ def built_site() -> Path:
     return SITE
 
 
-def build(target: Path, config: Path = ROOT / "mkdocs.yml") -> None:
-    """Build into a folder, whatever is there. Raises BuildFailed."""
+def build(target: Path, config: Path = ROOT / "mkdocs.yml", *, with_selector: bool = False) -> None:
+    """Build into a folder, whatever is there. Raises BuildFailed.
+
+    ``with_selector``: pages offer the other versions that ``versions.json``, beside the folder, names.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "DJANGO_"))}
     with tempfile.TemporaryDirectory() as data:  # the server's settings name a data folder, which must not be people's
         done = subprocess.run(
             [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir",
              str(target)],
             cwd=ROOT, env={**environment, "NNIWEB_DATA": data, "DJANGO_SETTINGS_MODULE": "nniweb.settings",
-                           "NO_MKDOCS_2_WARNING": "1"},
+                           "NO_MKDOCS_2_WARNING": "1", SELECTOR_VARIABLE: "1" if with_selector else ""},
             text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise BuildFailed(done.stdout.strip())
@@ -72,7 +81,7 @@ def build(target: Path, config: Path = ROOT / "mkdocs.yml") -> None:
 
 
 def _digest() -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(version().encode())  # which a tag changes, and no file
     for path in _sources():
         digest.update(f"{path.relative_to(ROOT)}\n".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from mkdocs.structure.files import File, Files
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
 
 import nniweb  # noqa: E402
+from docs_site.build import SELECTOR_VARIABLE  # noqa: E402
 from docs_site.links import links_of_site  # noqa: E402
 from docs_site.pages import ELSEWHERE, ROOT  # noqa: E402
 from docs_site.rest_reference import reference_pages  # noqa: E402
@@ -20,6 +22,10 @@ from docs_site.rest_reference import reference_pages  # noqa: E402
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.copyright = f"NNI Web {nniweb.__version__}"
+    if os.environ.get(SELECTOR_VARIABLE):
+        config.extra["version"] = {"provider": "mike", "default": "latest"}
+    else:  # the header says it
+        config.site_name = f"NNI Web {nniweb.__version__}"
     return config
 
 

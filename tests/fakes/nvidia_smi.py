@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """A program that answers like nvidia-smi, from a JSON file; and, for tests, the object that writes that file.
 
-As a program it knows ``-q -x`` and the CSV questions ``--query-gpu`` and ``--query-compute-apps``. The
+As a program it knows ``-L``, ``-q -x`` and the CSV questions ``--query-gpu`` and ``--query-compute-apps``. The
 file is named by NVIDIA_SMI_FAKE_FILE:
 
     {"gpus": [{"name": ..., "utilization": 0-100, "memory_used": MiB, "memory_total": MiB, "processes": [pid, ...],
-               "errors": uncorrected ones of its memory, "says": what stands in place of its values, None for nothing}],
-     "memory_of": {pid: MiB}, "failure": null or [exit code, text], "delay": seconds}
+               "errors": uncorrected ones of its memory, "says": what stands in place of its values, None for nothing,
+               "instances": [(GPU instance, profile, MiB), ...] where it is cut (MIG)}],
+     "memory_of": {pid: MiB}, "failure": null or [exit code, text], "delay": seconds,
+     "held": a folder in which processes say what they have of a GPU: a file for each, with its process id as a name and
+             ``index MiB`` in it, which counts while the process lives}
 
 Each call adds a line with its first argument to the file of the same name with ``.calls`` at its end.
 """
@@ -76,9 +79,25 @@ def uuid(index: int) -> str:
     return f"GPU-00000000-0000-0000-0000-{index:012d}"
 
 
+def instance_uuid(index: int, gpu_instance: int) -> str:
+    """The id of an instance of a GPU that is cut."""
+    return f"MIG-00000000-0000-0000-{gpu_instance:04d}-{index:012d}"
+
+
+def listing(gpus: list[dict[str, Any]]) -> str:
+    """The answer to ``-L``."""
+    lines = []
+    for index, gpu in enumerate(gpus):
+        lines.append(f"GPU {index}: {gpu['name']} (UUID: {uuid(index)})")
+        lines += [f"  MIG {profile:<12}Device {device:>2}: (UUID: {instance_uuid(index, instance)})"
+                  for device, (instance, profile, _) in enumerate(gpu.get("instances", ()))]
+    return "\n".join(lines)
+
+
 def gpu_field(name: str, index: int, gpu: dict[str, Any]) -> str:
     """One column of ``--query-gpu``."""
-    known = {"index": index, "uuid": uuid(index), "name": gpu["name"], "utilization.gpu": gpu["utilization"],
+    known = {"index": index, "uuid": uuid(index), "name": gpu["name"],
+             "utilization.gpu": "[N/A]" if gpu.get("instances") else gpu["utilization"],
              "memory.used": gpu["memory_used"], "memory.total": gpu["memory_total"],
              "ecc.errors.uncorrected.volatile.total": gpu.get("errors", 0), "retired_pages.pending": "No",
              "compute_mode": gpu.get("compute_mode", "Default")}
@@ -91,12 +110,17 @@ def as_xml(gpus: list[dict[str, Any]]) -> str:
     """The answer to ``-q -x``."""
     parts = ['<?xml version="1.0" ?>', "<nvidia_smi_log>", f"<attached_gpus>{len(gpus)}</attached_gpus>"]
     for index, gpu in enumerate(gpus):
+        instances = "".join(
+            f"<mig_device><index>{device}</index><gpu_instance_id>{instance}</gpu_instance_id><compute_instance_id>0"
+            f"</compute_instance_id><fb_memory_usage><total>{size} MiB</total><used>0 MiB</used></fb_memory_usage>"
+            "</mig_device>" for device, (instance, _, size) in enumerate(gpu.get("instances", ())))
         processes = "".join(f"<process_info><pid>{pid}</pid></process_info>" for pid in gpu["processes"])
         parts.append(
             f'<gpu id="00000000:{index:02d}:00.0"><product_name>{gpu["name"]}</product_name><uuid>{uuid(index)}</uuid>'
             f'<minor_number>{index}</minor_number><fb_memory_usage><total>{gpu["memory_total"]} MiB</total>'
             f'<used>{gpu["memory_used"]} MiB</used></fb_memory_usage><utilization><gpu_util>{gpu["utilization"]} %'
-            f"</gpu_util><memory_util>0 %</memory_util></utilization><processes>{processes}</processes></gpu>")
+            f"</gpu_util><memory_util>0 %</memory_util></utilization><mig_devices>{instances}</mig_devices>"
+            f"<processes>{processes}</processes></gpu>")
     return "\n".join([*parts, "</nvidia_smi_log>"])
 
 
@@ -112,8 +136,16 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(text + "\n")  # the real one says it on stdout, too
         return int(code)
     gpus = state["gpus"]
+    for path in Path(state["held"]).iterdir() if state.get("held") else ():
+        if Path(f"/proc/{path.name}").exists() and len(words := path.read_text().split()) == 2:
+            gpu, size = gpus[int(words[0])], int(words[1])
+            gpu["processes"].append(int(path.name))
+            gpu["memory_used"] += size
+            state.setdefault("memory_of", {})[path.name] = size
     query = (arguments or [""])[0]
-    if query in ("-q", "-x") and {"-q", "-x"} <= set(arguments):
+    if query == "-L":
+        sys.stdout.write(listing(gpus) + "\n")
+    elif query in ("-q", "-x") and {"-q", "-x"} <= set(arguments):
         sys.stdout.write(as_xml(gpus) + "\n")
     elif query.startswith("--query-gpu="):
         for index, gpu in enumerate(gpus):

@@ -31,6 +31,8 @@ _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sc
 NO_SLURM = "no Slurm: apt-get install slurmctld slurmd slurm-client munge"
 NOT_ROOT = "needs root: Slurm's daemons"
 PATIENCE = 60.0
+#: Where control groups of the first version limit memory, the kind that Slurm can use without systemd.
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
 #: The settings of a cluster that starts jobs at once and keeps no accounts; a test may change some.
 _SETTINGS = {
     "ClusterName": "loopback", "AuthType": "auth/munge", "SlurmUser": "root", "SlurmdUser": "root",
@@ -55,11 +57,12 @@ class SlurmCluster:
 
     def __init__(self, *, cpus: int = 64, nodes: int = 1,
                  partitions: Iterable[str] = ("PartitionName=main Default=YES",), node: str = "",
-                 accounts: bool = False, **settings: str) -> None:
+                 accounts: bool = False, memory_groups: bool = False, **settings: str) -> None:
         """``partitions``: lines of slurm.conf; ``node``: more about the node; ``settings``: other lines, by name.
 
         ``nodes``: so many slurmds, each in a UTS namespace in which the machine has the node's name.
         ``accounts``: with a slurmdbd, so that sacct knows jobs that the controller has forgotten.
+        ``memory_groups``: jobs are in control groups, which keep them from using more memory than they asked for.
         """
         needs_slurm()
         self.folder = Path(tempfile.mkdtemp(prefix="nniweb-slurm-"))
@@ -78,6 +81,9 @@ class SlurmCluster:
         for folder in ("state", "spool", "log"):
             (self.folder / folder).mkdir()
         self._accounts = SlurmAccounts(self.folder, munge / "socket", _PATH) if accounts else None
+        if memory_groups:
+            (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nConstrainRAMSpace=yes\n")
+            settings["TaskPlugin"] = "task/cgroup"
         lines = {**_SETTINGS, **(self._accounts.settings if self._accounts else {}),
                  "SlurmctldHost": f"{self.name}(127.0.0.1)", "SlurmctldPort": str(free_port()),
                  "SlurmdPort": str(free_port()), "AuthInfo": f"socket={munge / 'socket'}",
@@ -99,14 +105,14 @@ class SlurmCluster:
         self._run("munged", "--foreground", f"--key-file={munge / 'key'}", f"--socket={munge / 'socket'}",
                   f"--pid-file={munge / 'pid'}", f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}",
                   user="munge")
-        self._wait("munged listens", (munge / "socket").exists)
+        self.wait("munged listens", (munge / "socket").exists)
         if self._accounts is not None:
-            self._accounts.start_database(self._run, self._wait)
+            self._accounts.start_database(self._run, self.wait)
             self.start_accounts()
         self.start_controller()
         for name in self.nodes:
             self.start_node(name)
-        self._wait("the nodes take jobs", lambda: set(self.command(  # a line for each partition of a node
+        self.wait("the nodes take jobs", lambda: set(self.command(  # a line for each partition of a node
             "sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split()) == set(self.nodes))
         return self
 
@@ -125,7 +131,7 @@ class SlurmCluster:
 
     def start_controller(self) -> None:
         self._run("slurmctld", "-D")
-        self._wait("the controller answers", lambda: " is UP" in self.command("scontrol", "ping", check=False))
+        self.wait("the controller answers", lambda: " is UP" in self.command("scontrol", "ping", check=False))
 
     def stop_controller(self) -> None:
         self._end("slurmctld")
@@ -138,7 +144,7 @@ class SlurmCluster:
             self.command("sacctmgr", "-i", "add", "cluster", _SETTINGS["ClusterName"], check=False)
             return bool(self.command("sacctmgr", "-n", "list", "cluster", check=False))
 
-        self._wait("the accounts know the cluster", know_us)
+        self.wait("the accounts know the cluster", know_us)
 
     def stop_accounts(self) -> None:
         self._end("slurmdbd")
@@ -154,11 +160,14 @@ class SlurmCluster:
         try:
             if "slurmctld" in self._processes:
                 self.command("scancel", "--user=root", check=False)
-                self._wait("all jobs have ended", lambda: not self.command("squeue", "-h", check=False).strip())
+                self.wait("all jobs have ended", lambda: not self.command("squeue", "-h", check=False).strip())
         finally:
             for name in reversed(list(self._processes)):
                 self._end(name)
             shutil.rmtree(self.folder, ignore_errors=True)
+            for group in (MEMORY_GROUPS / f"slurm_{name}" for name in self.nodes):
+                for path, _, _ in os.walk(group, topdown=False):
+                    os.rmdir(path)
 
     def __enter__(self) -> SlurmCluster:
         try:
@@ -188,8 +197,8 @@ class SlurmCluster:
                 process.kill()
                 process.wait()
 
-    def _wait(self, what: str, condition: Any) -> None:
-        deadline = time.monotonic() + PATIENCE
+    def wait(self, what: str, condition: Any, patience: float = PATIENCE) -> None:
+        deadline = time.monotonic() + patience
         while not condition():
             ended = [name for name, process in self._processes.items() if process.poll() is not None]
             if ended or time.monotonic() > deadline:
@@ -235,4 +244,4 @@ class SlurmCluster:
                 self.command("scontrol", "update", f"jobid={job_id}", "starttime=now+2", check=False)
             return state == "RUNNING"
 
-        self._wait(f"job {job_id} begins again", begins)
+        self.wait(f"job {job_id} begins again", begins)

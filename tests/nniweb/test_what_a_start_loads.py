@@ -17,7 +17,7 @@ from tests.end_to_end.running_server import ROOT
 #: What takes long to load, or much memory, and is of use to some experiments only.
 OF_SOME_EXPERIMENTS = {"kubernetes", "paramiko", "azure", "optuna", "numpy", "scipy", "sklearn", "sqlalchemy",
                        "authlib", "redis", "pandas", "tensorboard", "requests", "urllib3", "mcp", "mcp_types",
-                       "starlette", "httpx2"}
+                       "starlette", "httpx2", "opentelemetry", "google"}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
-"""``make test`` installs Debian packages when it may, says so when it may not, and never takes for ever."""
+"""Debian packages are installed by make where it may; where not, it says so, and it never takes for ever."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import debian_packages
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -66,3 +69,19 @@ def test_a_package_manager_that_hangs_is_given_up(calls, said, tmp_path, monkeyp
     assert len(calls.read_text().splitlines()) == 1
     assert "apt-get failed" in said[1]
     assert "Tests that need chromium are skipped" in said[1]
+
+
+@pytest.mark.parametrize(("target", "installed"), [("test", False), ("test-all", True)])
+def test_what_only_slow_tests_use_is_installed_by_test_all_alone(target, installed):
+    commands = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert ("prepare.py slow-tests" in commands) == installed
+
+
+def test_no_package_is_in_both_lists_and_each_has_its_reason():
+    lists = [ROOT / "requirements" / f"{name}.txt" for name in ("debian", "debian-slow")]
+    always, slow = (set(debian_packages.wanted(path)) for path in lists)
+    assert {"git", "slurmctld"} <= always
+    assert {"gridengine-master", "slurmdbd"} <= slow
+    assert not always & slow
+    assert all("  # " in line or line.startswith(("# ", "git ")) for path in lists
+               for line in path.read_text().splitlines())

@@ -141,6 +141,13 @@ EXAMPLES = {
     "no_machine_fits": ({"asked": 4, "machines": [{"code": "too_few_gpus", "machine": "m", "asked": 4, "has": 2},
                                                   {"code": "no_nvidia_smi", "machine": "n"}]},
                         "has 2 GPUs; lower trialGpuNumber; n has no nvidia-smi on its PATH."),
+    "machine_share_held": ({"machine": "ada", "cpus": 2.5, "memory": 8 * 1024 ** 3, "free_cpus": 1.0,
+                            "free_memory": 2 * 1024 ** 3},
+                           "Waits for 2.5 CPUs and 8.0 GB of memory: other trials have the rest of machine ada, 1 CPU "
+                           "and 2.0 GB are left."),
+    "machine_too_small": ({"machine": "ada", "cpus": 0.0, "memory": 8 * 1024 ** 3, "has_cpus": 4.0,
+                           "has_memory": 7 * 1024 ** 3},
+                          "asks for 8.0 GB of memory, but trials may have 7.0 GB of memory of machine ada"),
     "gpu_taken": ({"asked": 1}, "has just taken them"),
     "most_objects": ({"unfinished": 5, "most": 5}, "maxUnfinishedObjects"),
     "pod_unschedulable": ({"pod": "p", "cause": "Unschedulable", "said": "0/1 nodes."}, "(Unschedulable): 0/1 nodes."),

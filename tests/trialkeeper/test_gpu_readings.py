@@ -12,7 +12,7 @@ import pytest
 
 from tests.trialkeeper.keeper_run import wait_until
 from trialkeeper import contract, machine, nvidia_smi, smi_program
-from trialkeeper.gpu_usage import gpu_program, read_gpus
+from trialkeeper.gpu_usage import gpu_program, gpus_of_slurm, read_gpus
 from trialkeeper.smi_program import NoGpuReading
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings" / "gpus"
@@ -196,3 +196,13 @@ def test_a_machine_without_any_of_them_says_so(program: Program) -> None:
     with pytest.raises(NoGpuReading, match="there is no nvidia-smi on the PATH of this machine, nor amd-smi or rocm"):
         read_gpus()
     assert gpu_program() is None
+
+
+@pytest.mark.parametrize(("environment", "expected"), [
+    ({"CUDA_VISIBLE_DEVICES": "0"}, []), ({"SLURM_JOB_ID": "7"}, []),
+    ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "2,3"}, [2, 3]),
+    ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "-1"}, []),
+    ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "MIG-c6d4f1ef"}, [])])
+def test_the_gpus_of_a_slurm_job_are_those_that_slurm_shows_it(
+        environment: dict[str, str], expected: list[int]) -> None:
+    assert gpus_of_slurm(environment) == expected

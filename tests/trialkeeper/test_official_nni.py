@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from tests.fakes.official_nni import INSTALLATIONS, OLD_INSTALLATIONS, official_python
 from tests.fakes.scripted_keeper_server import ScriptedKeeperServer
+from tests.trialkeeper.agent_process import AgentProcess
 from tests.trialkeeper.keeper_run import NO_OLD_PYTHON, KeeperRun, old_python
 from tests.trialkeeper.test_nni_module import Trial
 from tests.trialkeeper.test_nni_module import for_trials as for_trials
+from tests.trialkeeper.warm_attempts import WarmAttempts
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -100,6 +103,27 @@ def test_the_official_package_and_our_module_give_identical_results(
     ours = run(tmp_path / "ours", for_trials, sys.executable, case, is_ours=True)
     assert ours == official
     assert ours[0] or ours[1], "something was compared"
+
+
+@pytest.mark.parametrize("version", INSTALLATIONS)
+def test_a_warm_trial_with_the_official_package_reports_what_a_plain_one_reports(
+        version: str, tmp_path: Path, agents: Callable[..., AgentProcess]) -> None:
+    command = f"{official_python(version)} trial.py"
+    attempts = WarmAttempts(agents(), tmp_path, BEGIN + CALLS + "say({'module': nni.__file__})" + END)
+    attempts.fields = {"parameters": [
+        {"index": 0, "text": json.dumps({"parameter_id": 10, "parameters": PARAMETERS})}]}
+    try:
+        told = []
+        for run in (attempts.run(command, warm=False), attempts.until_warm(command=command)):
+            said = json.loads((attempts.code / "said.json").read_text())
+            assert "site-packages" in said[-1]["module"]
+            metrics = [[entry[name] for name in ("kind", "sequence", "parameter_id", "value")]
+                       for entry in run.journal_lines() if entry.get("type") == "metric"]
+            told.append(([answer for answer in said if not isinstance(answer, list)], metrics))
+    finally:
+        attempts.clean_up()
+    assert told[0] == told[1]
+    assert len(told[0][1]) == 12
 
 
 def interpreter_with(version: str) -> str:

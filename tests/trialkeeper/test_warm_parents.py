@@ -248,6 +248,23 @@ def test_the_mark_of_a_trial_is_seen_from_outside(attempts):
     attempts.ended(run)
 
 
+def test_trials_that_come_while_a_parent_imports_what_was_learned_wait_for_it(attempts, tmp_path):
+    (tmp_path / "libraries").mkdir()
+    may_import = tmp_path / "may-import"
+    may_import.touch()
+    (tmp_path / "libraries" / "slow_library.py").write_text(
+        f"import os, time\nwhile not os.path.exists({str(may_import)!r}):\n    time.sleep(0.02)\n")
+    attempts.write("import slow_library")
+    attempts.fields = {"environment": {"PYTHONPATH": str(tmp_path / "libraries")}}
+    assert how_started(attempts.run())["learns"]
+    may_import.unlink()
+    runs = [attempts.start() for _ in range(3)]
+    wait_until(lambda: all(run.exists(contract.JOURNAL_FILE) for run in runs), what="their keepers")
+    may_import.touch()
+    starts = [how_started(attempts.ended(run)) for run in runs]
+    assert [(start["warm"], start["learns"]) for start in starts] == [(True, False)] * 3
+
+
 def test_a_change_of_an_imported_module_makes_another_parent(attempts, tmp_path):
     library = tmp_path / "library"
     library.mkdir()

@@ -57,6 +57,8 @@ SCRIPTS = {
     "stack": "import traceback\n\ndef where():\n    raise RuntimeError\n\ntry:\n    where()\nexcept RuntimeError:\n"
              "    traceback.print_exc()\n",
     "fault": "import faulthandler\nfaulthandler.enable()\nimport ctypes\nctypes.string_at(0)",
+    "streams of C": "import ctypes; ctypes.CDLL(None).printf(b'no line'); raise SystemExit(3)",
+    "exit function of C": "import ctypes; libc = ctypes.CDLL(None)\nlibc.__cxa_atexit(libc.puts, b'late', None)",
     "unraisable": "class Bad:\n    def __del__(self):\n        raise ValueError('late')\nbad = Bad()",
 }
 
@@ -103,3 +105,14 @@ def test_modules_end_as_they_do(attempts, script):
     plain, warm = end_of(attempts.run(command, warm=False)), end_of(attempts.run(command))
     assert (plain["stdout"], plain["exit_code"], plain["signal"]) == (warm["stdout"], warm["exit_code"], warm["signal"])
     assert str(plain["stderr"]).splitlines()[-1:] == str(warm["stderr"]).splitlines()[-1:]
+
+
+def test_exit_functions_of_libraries_that_the_parent_has_imported_do_not_run(attempts):
+    folder = attempts.folder / "libraries"
+    folder.mkdir()
+    (folder / "with_library.py").write_text(SCRIPTS["exit function of C"])
+    attempts.write("import with_library, sys\nprint('done', flush=True)\nsys.exit(4)")
+    attempts.fields = {"environment": {"PYTHONPATH": str(folder)}}
+    plain, warm = end_of(attempts.run(warm=False)), end_of(attempts.until_warm(warm=["with_library"]))
+    assert plain["stdout"] == "done\nlate\n"
+    assert warm == {**plain, "stdout": "done\n"}

@@ -1,1 +1,1 @@
-"""Any scheduler that has commands to submit, ask and cancel: PBS, LSF, SGE, HTCondor and their like."""
+"""Any scheduler that has commands to submit, ask and cancel: PBS, LSF, SGE, OAR, HTCondor and their like."""

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from trainingservice.machine_shares.shares import NOTHING, MachineShare
 from trainingservice.reasons import Reason
 from trainingservice.trial_job import GpuDemand
 
@@ -36,13 +37,18 @@ ANY_GPU = GpuDemand()
 
 @dataclass(frozen=True)
 class GpuRequest:
-    """What a trial asks for. ``gpu_indices`` None: any GPU of the machine."""
+    """What a trial asks for. ``gpu_indices`` None: any GPU of the machine; a GPU that is cut stands for its instances.
+    """
 
     gpu_number: int
     max_trials_per_gpu: int = 1
     use_active_gpu: bool = False
     gpu_indices: tuple[int, ...] | None = None
     demand: GpuDemand = ANY_GPU
+    #: Of each process: CUDA shows a process one instance only, so that it cannot have several.
+    for_each: int | None = None
+    #: Trials that share a GPU are clients of MPS: to the driver they are one process.
+    has_mps: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,8 @@ class GpuReading:
     """What was seen of one GPU. ``processes``: how many compute processes ran on it, anybody's. ``memory_total``:
     bytes, None where the driver does not tell; ``memory_used`` of it, by anybody, and ``others_bytes`` by processes
     that are no trials, both None where that is not known. ``fault``: why it does not work, one of contract.GPU_FAULTS.
-    ``is_exclusive``: the driver lets one process on it.
+    ``is_exclusive``: the driver lets one process on it. ``parent``: of an instance (MIG) the index of the GPU that it
+    is a part of.
     """
 
     index: int
@@ -60,19 +67,22 @@ class GpuReading:
     memory_used: int | None = None
     others_bytes: int | None = None
     is_exclusive: bool = False
+    parent: int | None = None
 
 
 class HeldGpus(tuple[int, ...]):
     """The indices of the GPUs that a job holds on one machine. ``alone``: they take no other job. ``memory``: bytes
-    that it has of each; 0: all.
+    that it has of each; 0: all. ``share``: what it holds of the machine beside them.
     """
 
     alone: bool
     memory: int
+    share: MachineShare
 
-    def __new__(cls, indices: Iterable[int] = (), alone: bool = False, memory: int = 0) -> HeldGpus:
+    def __new__(cls, indices: Iterable[int] = (), alone: bool = False, memory: int = 0,
+                share: MachineShare = NOTHING) -> HeldGpus:
         held = super().__new__(cls, indices)
-        held.alone, held.memory = alone, memory
+        held.alone, held.memory, held.share = alone, memory, share
         return held
 
 
@@ -84,6 +94,11 @@ def is_alone(held: tuple[int, ...]) -> bool:
 def memory_held(held: tuple[int, ...]) -> int:
     """Bytes that a job has of each of its GPUs; 0: all."""
     return held.memory if isinstance(held, HeldGpus) else 0
+
+
+def share_held(held: tuple[int, ...]) -> MachineShare:
+    """What a job holds of the machine beside GPUs."""
+    return held.share if isinstance(held, HeldGpus) else NOTHING
 
 
 @dataclass(frozen=True)
@@ -119,10 +134,15 @@ def choose_gpus(request: GpuRequest, readings: Sequence[GpuReading], booked: Map
     were booked when the readings were made; the processes seen there were ours, even if their
     trial has ended since.
     """
-    seen = {reading.index: reading for reading in readings}
-    if request.gpu_indices is not None and (missing := sorted(set(request.gpu_indices) - seen.keys())):
-        return Impossible(Reason("gpu_missing", machine=machine, missing=missing, has=sorted(seen)))
-    allowed = sorted(seen if request.gpu_indices is None else set(request.gpu_indices))
+    takes_instances = (request.gpu_number if request.for_each is None else request.for_each) == 1
+    seen = {reading.index: reading for reading in readings if takes_instances or reading.parent is None}
+    named = request.gpu_indices
+    if named is not None and (missing := sorted(set(named) - {index for reading in readings
+                                                              for index in (reading.index, reading.parent)})):
+        return Impossible(Reason("gpu_missing", machine=machine, missing=missing, has=sorted(
+            reading.index for reading in readings)))
+    allowed = sorted(index for index, reading in seen.items()
+                     if named is None or index in named or reading.parent in named)
     if len(allowed) < request.gpu_number:
         if request.gpu_indices is None or len(seen) < request.gpu_number:
             return Impossible(Reason("too_few_gpus", machine=machine, asked=request.gpu_number, has=len(seen)))
@@ -190,7 +210,7 @@ def _choose_by_memory(request: GpuRequest, gpus: Sequence[GpuReading], booked: M
             refused.append({"gpu": gpu.index, "jobs": [], "fault": gpu.fault})
         elif gpu.processes and not holders and gpu.index not in recently_ours and not request.use_active_gpu:
             refused.append({"gpu": gpu.index, "jobs": [], "processes": gpu.processes})
-        elif left < needed or len(holders) >= (1 if gpu.is_exclusive else most) \
+        elif left < needed or len(holders) >= (1 if gpu.is_exclusive and not request.has_mps else most) \
                 or any(is_alone(held) or not memory_held(held) for _, held in holders):
             jobs = sorted(job for job, _ in holders)
             refused.append({"gpu": gpu.index, "jobs": jobs[:MOST_NAMED], "more": len(jobs) > MOST_NAMED,
@@ -206,7 +226,8 @@ def _choose_by_memory(request: GpuRequest, gpus: Sequence[GpuReading], booked: M
 
 @dataclass(frozen=True)
 class GpuBooking:
-    """GPUs of one machine for one node of a job, where no GPU may have more than ``max_jobs_per_gpu`` jobs.
+    """What one node of a job holds of a machine: GPUs, none of which may have more than ``max_jobs_per_gpu`` jobs, and
+    ``share`` of the ``machine_room`` that all jobs may have together.
 
     ``alone``: only this one, also when others come later; the same for all nodes of a job. ``memory``: it has so many
     bytes of each GPU (the same for all nodes), and others that have said how much they need may have what is left of
@@ -219,10 +240,14 @@ class GpuBooking:
     alone: bool = False
     memory: int = 0
     room: tuple[int, ...] = ()
+    share: MachineShare = NOTHING
+    machine_room: MachineShare = NOTHING
 
     def is_taken(self, others: Iterable[tuple[int, ...]]) -> bool:
-        """Whether one of these GPUs has no room for it. ``others``: what other jobs hold on the machine."""
+        """Whether the machine, or one of these GPUs, has no room for it. ``others``: what other jobs hold there."""
         others = list(others)
+        if self.share != NOTHING and not self.share.fits(self.machine_room, map(share_held, others)):
+            return True
         if self.memory:
             most = self.max_jobs_per_gpu if self.max_jobs_per_gpu > 1 else MOST_SHARING
             return any(_is_taken_by_memory([held for held in others if index in held], self.memory, room, most)
@@ -238,10 +263,12 @@ def _is_taken_by_memory(holders: Sequence[tuple[int, ...]], needed: int, room: i
 
 
 class GpuBook(Protocol):
-    """Who holds which GPUs of which machine, over all clusters and experiments of an installation."""
+    """Who holds which GPUs of which machine, and what of its CPUs and memory, over all clusters and experiments of an
+    installation.
+    """
 
     def booked(self, machine_identity: str) -> Mapping[str, tuple[int, ...]]:
-        """Job name -> GPU indices it holds on that machine (``HeldGpus``)."""
+        """Job name -> what it holds on that machine (``HeldGpus``; without GPUs where it holds a share alone)."""
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
              alone: bool = False) -> bool:
@@ -273,7 +300,8 @@ class MemoryGpuBook:
             return self._on(machine_identity)
 
     def _on(self, machine_identity: str) -> dict[str, HeldGpus]:
-        return {job: HeldGpus((index for node in here for index in node.gpu_indices), here[0].alone, here[0].memory)
+        return {job: HeldGpus((index for node in here for index in node.gpu_indices), here[0].alone, here[0].memory,
+                              here[0].share.times(len(here)))
                 for job, nodes in self._held.items()
                 if (here := [node for node in nodes if node.machine_identity == machine_identity])}
 

@@ -28,7 +28,7 @@ def reading_of(gpu: Mapping[str, Any]) -> GpuReading:
     total, used, others = (None if gpu.get(name) is None else int(gpu[name])
                            for name in ("memory_total", "memory_used", "others_bytes"))
     return GpuReading(int(gpu["index"]), int(gpu.get("processes") or 0), total, str(gpu.get("fault") or ""), used,
-                      others, bool(gpu.get("exclusive")))
+                      others, bool(gpu.get("exclusive")), gpu.get("parent"))
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from trainingservice.errors import TrainingServiceError
-from trainingservice.keeper.journal_delivery import deliver, keeper_document
+from trainingservice.keeper.journal_delivery import Reply, deliver, deliver_quiet, keeper_document
+from trainingservice.keeper.signs_of_life import QuietReport, SeveralReports
 from trainingservice.lasting_thread import LastingThread
 from trainingservice.trial_job import JobApplicationForm
 from trialkeeper import attempt_folder, contract
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two looks.
 LOOK_EVERY = 1.0
-#: Seconds between signs of life: their answers bring orders.
+#: Seconds between signs of life, whose answers bring orders, until the server has said how often it wants them.
 SIGN_OF_LIFE_EVERY = 10.0
 #: Seconds after a job's end for which its journal is still looked for: logs and files of a platform come late. The
 #: pauses between two looks are this part of the time since the end.
@@ -62,7 +63,10 @@ class _Collected:
     source: JournalSource
     waiting: list[contract.Entry] = field(default_factory=list)
     journal_id: str = ""
-    spoke_at: float = float("-inf")
+    #: What is known of its keeper.
+    keeper: dict[str, Any] = field(default_factory=dict)
+    #: Monotonic time at which the next sign of life is due.
+    speaks_at: float = float("-inf")
     #: Its journal has come to its end by a stop; the platform may run the job anew, with another journal.
     was_stopped: bool = False
     #: When the platform was seen to say that the job has ended (seconds since 1970): no more signs of life then.
@@ -84,6 +88,7 @@ class CollectedJournals:
         self._guard = threading.Lock()
         self._closed = threading.Event()
         self._thread = LastingThread("collected journals", self._run, stopping=self._closed)
+        self._several = SeveralReports()
 
     def open(self) -> None:
         """Take up what earlier objects noted, and begin. Harmless when repeated."""
@@ -182,6 +187,40 @@ class CollectedJournals:
                 if self._closed.is_set():
                     return
                 self._look(job)
+            self._give_signs_of_life(jobs)
+
+    def _give_signs_of_life(self, jobs: Sequence[_Collected]) -> None:
+        """Tell the server of those that are due, with one request for all where it takes that."""
+        now = time.monotonic()
+        due = [job for job in jobs if self._is_due(job, now)]
+        for start in range(0, len(due), contract.MOST_SEVERAL_REPORTS):
+            if self._closed.is_set():
+                return
+            batch = due[start: start + contract.MOST_SEVERAL_REPORTS]
+            try:
+                replies = deliver_quiet(self._urls(), [QuietReport(job.job_name, job.token, {
+                    "keeper": keeper_document(job.journal_id, job.keeper), "sent_at": self._clock()})
+                    for job in batch], self._several)
+            except Exception:
+                logger.exception("the signs of life of %d keepers could not be given", len(batch))
+                continue
+            for job, reply in zip(batch, replies, strict=True):
+                if reply is not None:
+                    self._hear_sign(job, reply)
+
+    def _is_due(self, job: _Collected, now: float) -> bool:
+        with job.lock:
+            return (job.over_since is None and bool(job.journal_id) and not job.waiting and not job.was_stopped
+                    and now >= job.speaks_at)
+
+    def _hear_sign(self, job: _Collected, reply: Reply) -> None:
+        with job.lock:
+            try:
+                self._hear(job, reply)
+            except (OSError, TrainingServiceError) as error:
+                logger.info("an answer for the keeper of %s cannot be brought yet: %s", job.job_name, error)
+            except Exception:
+                logger.exception("an answer for the keeper of %s cannot be brought", job.job_name)
 
     def _look(self, job: _Collected) -> None:
         """Collect what is there, of an ended job less and less often, and at last no more."""
@@ -223,32 +262,43 @@ class CollectedJournals:
             if job.over_since is not None:
                 self._drop(job.job_name)
             return
-        now = time.monotonic()
-        is_due = job.over_since is None and now - job.spoke_at >= min(SIGN_OF_LIFE_EVERY, job.report_interval)
-        if not job.waiting and not is_due:
+        job.keeper = keeper
+        if not job.waiting:
             return
-        ended = job.waiting[-1] if job.waiting and job.waiting[-1]["type"] == contract.ENDED else None
+        ended = job.waiting[-1] if job.waiting[-1]["type"] == contract.ENDED else None
         for reply in deliver(self._urls(), job.job_name, job.token, keeper_document(journal_id, keeper), job.waiting,
                              self._clock()):
-            job.spoke_at = now
-            if reply.is_gone:
-                job.source.cancel()
-                job.waiting.clear()
-                self._drop(job.job_name)
+            if not self._hear(job, reply):
                 return
-            if reply.accepted is None:
-                if reply.is_gap:
-                    job.waiting.clear()
-                    job.source.rewind()
-                return
-            accepted = reply.accepted
-            if job.waiting:
-                job.source.acknowledge(accepted)
-            job.waiting = [entry for entry in job.waiting if entry["n"] > accepted]
-            if reply.orders:
-                job.source.obey(reply.orders)
         if ended is not None and not job.waiting:
             if job.over_since is not None or ended.get("reason") != contract.STOPPED:
                 self._drop(job.job_name)
             job.was_stopped = True
 
+    def _hear(self, job: _Collected, reply: Reply) -> bool:
+        """What the server said to a report of it; False where that took nothing. The job's lock is held."""
+        job.speaks_at = time.monotonic() + _seconds_until_next(job, reply)
+        if reply.is_gone:
+            job.source.cancel()
+            job.waiting.clear()
+            self._drop(job.job_name)
+            return False
+        accepted = reply.accepted
+        if accepted is None:
+            if reply.is_gap:
+                job.waiting.clear()
+                job.source.rewind()
+            return False
+        if job.waiting:
+            job.source.acknowledge(accepted)
+        job.waiting = [entry for entry in job.waiting if entry["n"] > accepted]
+        if reply.orders:
+            job.source.obey(reply.orders)
+        return True
+
+
+def _seconds_until_next(job: _Collected, reply: Reply) -> float:
+    """As the server wants it, and not later than the job's own limits say where they ask for haste."""
+    within = reply.document.get("next_report_within")
+    wanted = float(within) if isinstance(within, (int, float)) and within > 0 else SIGN_OF_LIFE_EVERY
+    return min(wanted, job.report_interval) if job.report_interval < SIGN_OF_LIFE_EVERY else wanted

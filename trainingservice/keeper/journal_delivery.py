@@ -12,6 +12,7 @@ from urllib.parse import quote
 import requests
 
 from trainingservice.keeper.report_proxy import ask_server
+from trainingservice.keeper.signs_of_life import QuietReport, SeveralReports
 from trainingservice.rest.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.journal import without_position
@@ -79,6 +80,25 @@ def deliver(urls: tuple[str, ...], job_name: str, token: str, keeper: contract.K
             logger.info("a collected journal of %s was answered with %d", job_name, reply.status)
             return
         left = [entry for entry in left[batch:] if entry["n"] > accepted]
+
+
+def deliver_quiet(urls: tuple[str, ...], reports: Sequence[QuietReport],
+                  several: SeveralReports) -> list[Reply | None]:
+    """Signs of life, in one request where the server takes several; a reply each, None where no address answers."""
+    for url in urls if len(reports) > 1 else ():
+        try:
+            answers = several.send(url, reports, ask_server)
+        except requests.RequestException as error:
+            logger.info("signs of life of %d keepers find no server at %s: %s", len(reports), url, error)
+            continue
+        if answers is not None:
+            return [Reply(answer["status"], answer) for answer in answers]
+        break
+    else:
+        if len(reports) > 1:
+            return [None] * len(reports)  # each of them alone would only wait for the same addresses
+    return [_post(urls, report.job_name, report.token, json.dumps({**report.document, "entries": []}).encode("ascii"))
+            for report in reports]
 
 
 def _post(urls: tuple[str, ...], job_name: str, token: str, body: bytes) -> Reply | None:

@@ -20,12 +20,19 @@ def read_out_of_memory(raw: Any) -> contract.OutOfMemoryDocument | None:
     told all the same.
     """
     if not isinstance(raw, dict) or raw.get("memory") not in (contract.GPU_MEMORY, contract.MAIN_MEMORY) \
-            or raw.get("by") not in (contract.BY_TEXT, contract.BY_KERNEL) or not isinstance(raw.get("line"), str):
+            or raw.get("by") not in (contract.BY_TEXT, contract.BY_KERNEL, contract.BY_LIMIT) \
+            or not isinstance(raw.get("line"), str):
         return None
-    total = raw.get("gpu_total")
-    is_size = isinstance(total, int) and not isinstance(total, bool) and 0 < total < 2**63
-    return {"memory": raw["memory"], "by": raw["by"], "line": storable(raw["line"][:MAX_LINE]),
-            "gpu_total": total if is_size else None}
+    told: contract.OutOfMemoryDocument = {
+        "memory": raw["memory"], "by": raw["by"], "line": storable(raw["line"][:MAX_LINE]),
+        "gpu_total": _size(raw.get("gpu_total"))}
+    if (limit := _size(raw.get("limit"))) is not None:
+        told["limit"] = limit
+    return told
+
+
+def _size(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else None
 
 
 def reason_for(told: contract.OutOfMemoryDocument) -> Reason:
@@ -33,6 +40,9 @@ def reason_for(told: contract.OutOfMemoryDocument) -> Reason:
     if told["memory"] == contract.GPU_MEMORY:
         of = "" if told["gpu_total"] is None else f" (its GPU has {byte_size(told['gpu_total'])})"
         said = f"The trial ran out of GPU memory{of}."
+    elif (limit := told.get("limit")) is not None:
+        said = (f"The trial took more than the {byte_size(limit)} of main memory that trialMemorySize lets it have, "
+                "and was ended.")
     elif told["by"] == contract.BY_KERNEL:
         said = ("The trial ran out of main memory: the kernel killed it or a process of it, because the machine, or a "
                 "limit on the trial, had no memory left.")

@@ -7,11 +7,13 @@ address answers, the keeper is told 503 and tries again by itself.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.cookiejar import DefaultCookiePolicy
 from typing import IO, Any, Protocol
@@ -19,6 +21,7 @@ from typing import IO, Any, Protocol
 import requests
 
 from trainingservice.errors import TemporaryError
+from trainingservice.keeper.signs_of_life import QuietReport, SeveralReports
 from trainingservice.rest import ca_bundle
 from trainingservice.secrets_in_use import with_secrets_of_now
 from trialkeeper import contract
@@ -34,8 +37,13 @@ IN_MEMORY = 1024 * 1024
 #: The largest body that is passed on: what servers take of a kept file is less.
 MOST_BODY = 256 * 1024 * 1024
 
+#: Reports without entries are passed on together; for so many seconds they wait for each other, and one of them has at
+#: most so many bytes.
+GATHER, MOST_QUIET = 0.25, 16 * 1024
+
 _METHODS = frozenset({"GET", "POST", "PUT"})
 _PATH = re.compile(re.escape(contract.URL_PREFIX) + r"[A-Za-z0-9%._~/-]+")
+_REPORTS = re.compile(re.escape(contract.URL_PREFIX) + r"trials/([A-Za-z0-9]+)/reports")
 _REQUEST_HEADERS = frozenset({"authorization", "accept", "content-type", "content-encoding"})
 _ANSWER_HEADERS = frozenset({"content-type", "retry-after", "etag"})
 
@@ -58,6 +66,22 @@ class _Request:
         return (self.method in _METHODS and _PATH.fullmatch(self.path) is not None
                 and ".." not in self.path.split("/") and 0 <= self.left <= MOST_BODY)
 
+    def as_quiet_report(self) -> QuietReport | None:
+        """What a whole request says that is a report without entries; None of all others."""
+        found = _REPORTS.fullmatch(self.path) if self.method == "POST" else None
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        size = self.body.tell()
+        if found is None or "content-encoding" in self.headers or scheme.lower() != "bearer" or size > MOST_QUIET:
+            return None
+        self.body.seek(0)
+        try:
+            document = json.loads(self.body.read())
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(document, dict) or document.pop("entries", None) != []:
+            return None
+        return QuietReport(found[1], token.strip(), document)
+
 
 class ReportProxy:
     """Takes one agent's relay events and answers them to that agent. ``close`` it with the agent's client.
@@ -72,6 +96,11 @@ class ReportProxy:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="relay")
         self._session = ServerSession()
         self._open: dict[int, _Request] = {}
+        self._several = SeveralReports(monotonic)
+        self._guard = threading.Lock()
+        #: Reports without entries that wait for others: number of the request, the request, what it says.
+        self._quiet: list[tuple[int, _Request, QuietReport]] = []
+        self._closed = threading.Event()
         #: When a request was answered last by the server, monotonic; None before the first.
         self.answered_at: float | None = None
 
@@ -106,14 +135,74 @@ class ReportProxy:
             request.left -= len(data)
         if request.left <= 0:
             self._open.pop(number, None)
-            try:
-                self._pool.submit(with_secrets_of_now(self._pass_on), number, request)
-            except (RuntimeError, MemoryError):  # no thread can be started, or it is closed: the keeper asks again
+            quiet = request.as_quiet_report()
+            if quiet is None:
+                self._pass_on_soon(number, request)
+                return
+            with self._guard:
+                self._quiet.append((number, request, quiet))
+                is_first = len(self._quiet) == 1
+            if is_first and not self._soon(self._pass_on_quiet):
+                for refused, its, _ in self._taken_quiet():
+                    self._come_again(refused, its)
+
+    def _soon(self, work: Callable[..., None], *arguments: Any) -> bool:
+        """Do it on another thread. False where there is none, or all is closed."""
+        try:
+            self._pool.submit(with_secrets_of_now(work), *arguments)
+        except (RuntimeError, MemoryError):
+            return False
+        return True
+
+    def _come_again(self, number: int, request: _Request) -> None:
+        request.body.close()
+        self._reply(number, 503, {"Retry-After": "5"}, b"")
+
+    def _pass_on_soon(self, number: int, request: _Request) -> None:
+        if not self._soon(self._pass_on, number, request):
+            self._come_again(number, request)
+
+    def _taken_quiet(self) -> list[tuple[int, _Request, QuietReport]]:
+        """What has gathered of reports without entries, which gathers no more."""
+        with self._guard:
+            taken, self._quiet = self._quiet, []
+        return taken
+
+    def _pass_on_quiet(self) -> None:
+        """Pass on what has gathered of reports without entries, which nobody waits for."""
+        self._closed.wait(GATHER)
+        waiting = self._taken_quiet()
+        for start in range(0, len(waiting), contract.MOST_SEVERAL_REPORTS):
+            batch = waiting[start: start + contract.MOST_SEVERAL_REPORTS]
+            told = self._ask_several([quiet for _, _, quiet in batch]) if len(batch) > 1 else None
+            answers: Sequence[dict[str, Any] | None] = told if told else [None] * len(batch)
+            for (number, request, _), answer in zip(batch, answers, strict=True):
+                if answer is None:
+                    self._pass_on_soon(number, request)
+                    continue
                 request.body.close()
-                self._reply(number, 503, {"Retry-After": "5"}, b"")
+                retry_after = answer.pop("retry_after", None)
+                headers = {"Content-Type": "application/json"}
+                self._reply(number, answer.pop("status"), headers if retry_after is None else
+                            {**headers, "Retry-After": str(retry_after)}, json.dumps(answer).encode("ascii"))
+
+    def _ask_several(self, reports: Sequence[QuietReport]) -> list[dict[str, Any]] | None:
+        """None: each of them is to be passed on alone."""
+        for url in self._urls():
+            try:
+                answers = self._several.send(url, reports, self._session.ask)
+            except requests.RequestException:
+                continue  # the next one
+            except Exception:
+                logger.exception("the reports of %d quiet keepers are passed on one by one", len(reports))
+                return None
+            self.answered_at = self._monotonic()
+            return answers
+        return None
 
     def close(self) -> None:
         """Take no more. Requests under way are answered or not; their keepers ask again."""
+        self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._session.close()
         for request in list(self._open.values()):

@@ -161,6 +161,20 @@ class RoleSettings(SettingsModel):
         return value if value and value.strip() else None
 
 
+class GpuMemoryResource(SettingsModel):
+    """What the cluster offers for a part of a GPU, and how much memory one of it has."""
+
+    resource: Annotated[str, StringConstraints(min_length=1, max_length=300)] = Field(
+        description="Name of the resource: nvidia.com/mig-1g.10gb, nvidia.com/gpumem.")
+    memory_size: Megabytes = Field(
+        ge=1, description='GPU memory of one of it: megabytes, or a size with its unit such as "10gb".')
+    several: bool = Field(
+        default=False, description="true: a pod asks for as many as it needs, as of a resource that counts megabytes. "
+                                   "Default: for one.")
+    beside_gpu: bool = Field(
+        default=False, description="true: a pod also asks for one gpuResource, as HAMi wants it for nvidia.com/gpumem.")
+
+
 class KubernetesClusterSettings(ClusterSettings):
     """Which cluster, as whom, in which namespace."""
 
@@ -172,7 +186,7 @@ class KubernetesClusterSettings(ClusterSettings):
         "cleans up each trial separately")
 
     keeps_secrets: ClassVar[frozenset[str]] = frozenset({"way_home", "max_unfinished_objects", "for_all_trials",
-                                                         "members_may_use"})
+                                                         "gpu_memory_resources", "members_may_use"})
 
     kubeconfig: Path | None = Field(
         default=None, description="kubeconfig file on the server. Default: in the cluster itself the pod's service "
@@ -191,6 +205,26 @@ class KubernetesClusterSettings(ClusterSettings):
     members_may_use: MembersMayUse | None = Field(
         default=None, description="What experiments of people who are no administrators may name. Default: only what "
                                   "the cluster's metadata trial_config gives them. (Not in NNI.)")
+
+    gpu_memory_resources: tuple[GpuMemoryResource, ...] | None = Field(
+        default=None, max_length=50, description=(
+            "What pods with one GPU ask for in place of gpuResource where an experiment has gpuMemory: the smallest "
+            "that has enough. Default: gpuResource. (Not in NNI.)"))
+
+    def gpu_shares(self, role: RoleSettings, gpu_number: int | None, memory: int) -> dict[str, int] | None:
+        """What a pod asks for in place of GPUs: resource -> how many; None: GPUs. ``memory``: bytes that it needs of
+        its GPU, 0: all.
+        """
+        if gpu_number != 1 or not memory:
+            return None
+        found: list[tuple[int, dict[str, int]]] = []
+        for one in self.gpu_memory_resources or ():
+            each = one.memory_size * 1024 ** 2
+            count = -(-memory // each) if one.several else 1
+            if count * each >= memory:
+                whole = {role.gpu_resource: 1} if one.beside_gpu else {}
+                found.append((count * each, {**whole, one.resource: count}))
+        return min(found, key=lambda pair: pair[0])[1] if found else None
 
     @model_validator(mode="before")
     @classmethod

@@ -61,6 +61,9 @@ class Role:
     gpu_number: int | None
     #: Number of its first replica among all replicas of the trial; the reporting role has 0.
     first_replica: int
+    #: What its pods ask for in place of ``gpu_number`` GPUs, where they need a part of one: name of the resource -> how
+    #: many.
+    gpu_shares: Mapping[str, int] | None = None
 
     @property
     def reports(self) -> bool:

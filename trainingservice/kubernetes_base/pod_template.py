@@ -160,7 +160,9 @@ def resources_of(role: Role) -> dict[str, str]:
         resources["memory"] = f"{settings.memory_size}Mi"
     if settings.cpu_number:  # 0 would be a limit of nothing
         resources["cpu"] = f"{settings.cpu_number:g}"
-    if role.gpu_number:
+    if role.gpu_number and role.gpu_shares:
+        resources |= {name: str(count) for name, count in role.gpu_shares.items()}
+    elif role.gpu_number:
         resources[settings.gpu_resource] = str(role.gpu_number)
     return resources
 

@@ -328,12 +328,17 @@ class KubernetesService(PollingTrainingService):
         """The roles of a trial, the reporting one first."""
         roles: list[Role] = []
         first = 0
+        memory = 0
+        # the next trial of a warm place may need more
+        if self.settings.gpu_memory_resources and job.form.stays_for is None:
+            memory = self.context.gpu_book.demand(job.id, job.form.gpu_demand).memory
         for name, settings in self.options_of(job.form.options).roles().items():
             command = settings.command or job.form.command
             if not command.strip():
                 raise PermanentError(f"Role {name} has no command; give it one, or set trialCommand.")
             gpus = settings.gpu_number if settings.gpu_number is not None else job.form.gpu_number
-            roles.append(Role(name, settings, command, gpus, first))
+            shares = self.settings.gpu_shares(settings, gpus, memory)
+            roles.append(Role(name, settings, command, gpus, first, shares))
             first += settings.replicas
         return roles
 

@@ -14,6 +14,9 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from trainingservice.cluster_settings import ClusterSettings, SettingsModel
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.gpus.mps import Mps, PipeDirectory, ThreadPercentage
+from trainingservice.machine_shares.options import MOST_CPUS, MachineShareOptions
+from trainingservice.memory_size import Megabytes
 from trainingservice.nodes.options import NodeOptions
 from trainingservice.refused_values import matching
 
@@ -58,7 +61,7 @@ class ShellEnvironment(SettingsModel):
                             AfterValidator(_is_printable)] = ""
 
 
-class LocalTrialOptions(NodeOptions):
+class LocalTrialOptions(MachineShareOptions, NodeOptions):
     """How an experiment's trials use this machine."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {
@@ -141,8 +144,18 @@ class LocalTrialOptions(NodeOptions):
 
 
 class LocalConfigMetadata(SettingsModel):
-    """Value of the metadata key ``local_config``: what holds for experiments that say nothing else. NNI's names."""
+    """Value of the metadata key ``local_config``: what holds for experiments that say nothing else, with NNI's names,
+    and what of the machine trials may have together.
+    """
 
     use_active_gpu: bool | None = None
     max_trial_num_per_gpu: int | None = Field(default=None, ge=1)
     gpu_indices: GpuIndices | None = None
+    cpu_number: float | None = Field(default=None, gt=0, le=MOST_CPUS, allow_inf_nan=False)
+    memory_size: Megabytes | None = Field(default=None, ge=1)
+    mps_pipe_directory: PipeDirectory | None = None
+    mps_thread_percentage: ThreadPercentage | None = None
+
+    @property
+    def mps(self) -> Mps:
+        return Mps(self.mps_pipe_directory, self.mps_thread_percentage)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
@@ -19,7 +19,15 @@ from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.code.code_archive import archive_of
 from trainingservice.errors import InvalidMetadata, PermanentError, TemporaryError, TrainingServiceError
 from trainingservice.files.output_folder import FolderElsewhere, FolderHere, OutputFolder
-from trainingservice.gpus.gpu_slots import Assigned, GpuBooking, GpuRequest, Impossible, choose_gpus
+from trainingservice.gpus.gpu_slots import (
+    Assigned,
+    GpuBooking,
+    GpuRequest,
+    Impossible,
+    choose_gpus,
+    memory_held,
+    share_held,
+)
 from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
@@ -29,6 +37,7 @@ from trainingservice.local.config import LocalClusterSettings, LocalConfigMetada
 from trainingservice.local.node_jobs import LocalNodes
 from trainingservice.local.pythons import LocalPythons
 from trainingservice.local.rehearsal import rehearse_local
+from trainingservice.machine_shares.shares import NOTHING, MachineShare, room_of, why_never, why_not_now
 from trainingservice.nodes.node_names import job_and_rank, node_name
 from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
@@ -54,6 +63,16 @@ def _folder_itself(code: contract.CodeDocument | None) -> str:
     return "/" if code is None else code.get("folder", "/")
 
 
+def _asks(job: TrialJobDetail) -> bool:
+    """Whether something is booked for it."""
+    return bool(job.form.gpu_number) or job.form.share != NOTHING
+
+
+def _share_of_all_nodes(job: TrialJobDetail) -> MachineShare:
+    """All nodes of a job are on this machine."""
+    return job.form.share.times(nodes_of(job.form.options))
+
+
 class LocalTrainingService(PollingTrainingService):
     """Runs trials on this machine.
 
@@ -74,7 +93,9 @@ class LocalTrainingService(PollingTrainingService):
     pinned_to_host: ClassVar[bool] = True
     metadata_keys: ClassVar[dict[str, str]] = {
         LOCAL_CONFIG: "Defaults for experiments: a JSON object with gpuIndices, maxTrialNumPerGpu and useActiveGpu, as "
-                      "in NNI's localConfig."}
+                      "in NNI's localConfig. And cpuNumber and memorySize: what of this machine trials with "
+                      "trialCpuNumber and trialMemorySize may have together. And mpsPipeDirectory and "
+                      "mpsThreadPercentage: NVIDIA's MPS for trials that share a GPU."}
     metadata_changeable_while_running: ClassVar[frozenset[str]] = frozenset({LOCAL_CONFIG})
     submits_at_once: ClassVar[bool] = True
     poll_interval: ClassVar[tuple[float, float]] = (2.0, 30.0)
@@ -90,6 +111,7 @@ class LocalTrainingService(PollingTrainingService):
                               self.room_may_be_free, monotonic)
         self._pythons = LocalPythons(self._host, self._agents, monotonic)
         self._nodes = LocalNodes(self._host, monotonic)
+        self._about: Mapping[str, Any] | None = None  # what the agent says of this machine
         self._packing = threading.Lock()
         self._whole: set[Path] = set()
         self._has_nvidia_smi = False
@@ -155,7 +177,7 @@ class LocalTrainingService(PollingTrainingService):
         if (lacking := self._pythons.lacking(choice, options)) is not None:
             raise PermanentError(lacking)
         code = self._code(job)
-        gpu_indices = self._reserve(job, client) if form.gpu_number else None
+        gpu_indices = self._reserve(job, client) if _asks(job) else None
         folder = self._folder(job)
         try:
             state = self._start_keeper(client, replace(job, gpu_indices=gpu_indices), code)
@@ -283,17 +305,19 @@ class LocalTrainingService(PollingTrainingService):
         return FolderElsewhere(str(user_folder.path), folder, user_folder.user.run_python)
 
     def job_ended(self, job: TrialJobDetail) -> None:
-        if job.form.gpu_number:  # the book is shared, so that opening it costs something
+        if _asks(job):  # the book is shared, so that opening it costs something
             self.context.gpu_book.free(job.id)
         self._nodes.forget(job.id)
 
     def resume_trial_jobs(self, jobs: Sequence[ResumedJob]) -> None:
         for job in jobs:
             detail = job.detail
-            if not job.ended and detail.gpu_indices and detail.id not in self.context.gpu_book.booked(self._identity):
+            runs = bool(detail.gpu_indices) or detail.status != TrialJobStatus.WAITING and _asks(detail)
+            if not job.ended and runs and detail.id not in self.context.gpu_book.booked(self._identity):
                 # a book that does not outlive its process has forgotten it; the trial runs there whatever others do
-                self.context.gpu_book.book(self._identity, detail.id, detail.gpu_indices, 1_000_000,
-                                           detail.form.gpu_demand.alone)
+                self.context.gpu_book.book_nodes(detail.id, [GpuBooking(
+                    self._identity, detail.gpu_indices or (), 1_000_000, detail.form.gpu_demand.alone,
+                    share=_share_of_all_nodes(detail))])
         super().resume_trial_jobs(jobs)
 
     # --- GPUs ------------------------------------------------------------------------------
@@ -332,11 +356,31 @@ class LocalTrainingService(PollingTrainingService):
             self._gpus.start()
         return self._has_nvidia_smi
 
-    def _reserve(self, job: TrialJobDetail, client: AgentClient) -> tuple[int, ...]:
-        """Book GPUs for a job. Raises MustWait, or PermanentError where it can never have them."""
+    def _reserve(self, job: TrialJobDetail, client: AgentClient) -> tuple[int, ...] | None:
+        """Book what a job asks for: its GPUs, None where it asks for none. Raises MustWait, or PermanentError where it
+        can never have it.
+        """
         booked = self.context.gpu_book.booked(self._identity)
         if job.id in booked:  # an earlier start was lost on its way: it may have reached the machine
-            return booked[job.id]
+            return booked[job.id] or None
+        share, room = _share_of_all_nodes(job), self._room(client) if job.form.share != NOTHING else NOTHING
+        if (too_small := why_never(share, room, self._host)) is not None:
+            raise PermanentError(too_small)
+        if (why := why_not_now(share, room, map(share_held, booked.values()), self._host)) is not None:
+            raise MustWait(why)
+        if not job.form.gpu_number:
+            choice, request = Assigned(()), GpuRequest(0)
+        else:
+            choice, request = self._choose_gpus(job, client, booked)
+        if not self.context.gpu_book.book_nodes(job.id, [
+                GpuBooking(self._identity, choice.indices, request.max_trials_per_gpu, request.demand.alone,
+                           choice.memory, choice.room, share, room)]):
+            raise MustWait(Reason("gpu_taken", asked=request.gpu_number), retry_after=0.2)
+        return choice.indices or None
+
+    def _choose_gpus(self, job: TrialJobDetail, client: AgentClient, booked: Mapping[str, tuple[int, ...]]
+                     ) -> tuple[Assigned, GpuRequest]:
+        """GPUs for a job, and what it asks for. Raises as ``_reserve``."""
         if not self._watch_gpus_if_any(client):
             raise PermanentError(Reason("no_nvidia_smi", machine=self._host, asked=job.form.gpu_number))
         look = self._gpus.recent()
@@ -345,18 +389,26 @@ class LocalTrainingService(PollingTrainingService):
         if look.error:
             raise MustWait(Reason("gpus_unread", machine=self._host, asked=job.form.gpu_number, error=look.error))
         request = self._request(job.form.options, (job.form.gpu_number or 0) * nodes_of(job.form.options))
-        request = replace(request, demand=self.context.gpu_book.demand(job.id, job.form.gpu_demand))
+        request = replace(request, for_each=job.form.gpu_number, has_mps=self._metadata.mps.is_used,
+                          demand=self.context.gpu_book.demand(job.id, job.form.gpu_demand))
         choice = choose_gpus(request, look.readings(), booked, self._host, recently_ours=look.ours)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if not isinstance(choice, Assigned):
             raise MustWait(choice.reason)
-        if not self.context.gpu_book.book_nodes(job.id, [
-                GpuBooking(self._identity, choice.indices, request.max_trials_per_gpu, request.demand.alone,
-                           choice.memory, choice.room)]):
-            raise MustWait(Reason("gpu_taken", asked=request.gpu_number),
-                           retry_after=0.2)
-        return choice.indices
+        return choice, request
+
+    def _room(self, client: AgentClient) -> MachineShare:
+        """What trials may have of this machine together beside GPUs."""
+        if self._about is None:
+            self._about = client.machine()
+        return room_of(self._about, self._metadata.cpu_number, self._metadata.memory_size)
+
+    def _mps_variables(self, job: TrialJobDetail) -> Mapping[str, str]:
+        mps = self._metadata.mps
+        if not mps.is_used or not job.form.gpu_number:
+            return {}
+        return mps.variables(job.form, memory_held(self.context.gpu_book.booked(self._identity).get(job.id, ())))
 
     # --- folders and states ----------------------------------------------------------------
 
@@ -417,7 +469,8 @@ class LocalTrainingService(PollingTrainingService):
                   gpu_indices: tuple[int, ...] | None) -> contract.JobDocument:
         choice = self._pythons.choose(self._options(job.form.options), job.form.environment)
         own, inherited = self._pythons.surroundings(self._os_user(job), choice)
-        form = replace(job.form, environment={**own, **job.form.environment, **choice.variables})
+        form = replace(job.form, environment={**own, **self._mps_variables(job), **job.form.environment,
+                                              **choice.variables})
         document = job_document(form, platform=self.platform, code=code, gpu_indices=gpu_indices,
                                 inherit_environment=inherited)
         # one folder on one machine: its lock and journal keep a second keeper from running the command, so nobody

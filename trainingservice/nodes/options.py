@@ -32,7 +32,7 @@ class NodeOptions(TrialOptions):
         return self.nodes * (self.gpus_of_a_node(gpu_number) or 0)
 
     def cpus_of_a_trial(self) -> float:
-        return float(self.nodes)
+        return self.nodes * (self.cpus_of_a_node() or 1.0)
 
 
 def nodes_of(options: TrialOptions) -> int:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from trainingservice import tracing
 from trainingservice.base import ServiceContext
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.errors import MustWait, TemporaryError, TrainingServiceError
@@ -118,7 +119,10 @@ class JobLoop(PolledPlatform):
         seen: Observation | None = None
         fault: TemporaryError | None = None
         try:
-            seen = self.start_job(record.detail)
+            form = record.detail.form
+            with tracing.span("start", experiment=form.experiment_id, trial=form.trial_job_id, job=record.name,
+                              platform=self.platform):
+                seen = self.start_job(record.detail)
         except TemporaryError as error:
             fault = error
         except TrainingServiceError as error:

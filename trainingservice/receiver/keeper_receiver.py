@@ -29,7 +29,7 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.keeper.keeper_bundle import keeper_bytes
@@ -38,6 +38,7 @@ from trainingservice.receiver.checkpoint_folder import CheckpointFolder
 from trainingservice.receiver.checkpoint_manifests import MAX_QUESTION_BYTES, read_question
 from trainingservice.receiver.receiver_http import Answer, ReceiverServer, Request
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport, read_report
+from trainingservice.receiver.several_reports import read_several
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess, TrialCode, job_document
 from trainingservice.words.shown_value import shown
 from trialkeeper import contract
@@ -190,6 +191,9 @@ class KeeperReceiver:
                 return self._get_code(known, parts[1])
             if request.method == "POST" and len(parts) == 3 and parts[::2] == ["trials", "reports"]:
                 return self._post_report(self._own(known, parts[1]), request)
+            if request.method == "POST" and len(parts) == 4 and parts[::2] == ["trials", "reports"] \
+                    and parts[3] == "several":
+                return self._post_several(self._own(known, parts[1]), request)
             if request.method == "PUT" and len(parts) >= 4 and parts[0] == "trials" and parts[2] == "files":
                 return self._put_file(self._own(known, parts[1]), "/".join(parts[3:]), request)
             if len(parts) == 4 and parts[0] == "trials" and parts[2] in ("chunks", "checkpoints"):
@@ -204,7 +208,10 @@ class KeeperReceiver:
 
     def _who(self, request: Request) -> AttemptRecord:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token:
+        return self._opened_by(token if scheme.lower() == "bearer" else "")
+
+    def _opened_by(self, token: str) -> AttemptRecord:
+        if token:
             wanted = token_hash(token.strip())
             with self._lock:
                 attempts = list(self._attempts.values())
@@ -243,7 +250,23 @@ class KeeperReceiver:
 
     def _post_report(self, attempt: AttemptRecord, request: Request) -> Answer:
         body = request.read(contract.MAX_REPORT_BYTES)
-        report = self._without_unknown(attempt, read_report(body, request.headers.get("Content-Encoding", "")))
+        return self._take(attempt, read_report(body, request.headers.get("Content-Encoding", "")))
+
+    def _post_several(self, sender: AttemptRecord, request: Request) -> Answer:
+        """Signs of life of several keepers; ``sender`` is one of them."""
+        body = request.read(contract.MAX_REPORT_BYTES)
+        answers = []
+        for sign in read_several(body, request.headers.get("Content-Encoding", "")):
+            try:
+                attempt = self._own(self._opened_by(sign.token), sign.job_name)
+                answer = self._take(attempt, read_report(sign.report))
+                answers.append({"status": answer.status, **cast("dict[str, Any]", answer.body)})
+            except RefusedReport as refusal:
+                answers.append({"status": refusal.status, **refusal.document(self.installation)})
+        return Answer(200, {"installation": self.installation, "answers": answers})
+
+    def _take(self, attempt: AttemptRecord, read: ReadReport) -> Answer:
+        report = self._without_unknown(attempt, read)
         with self._lock:
             delivery = self._delivery.setdefault(attempt.job_name, threading.Lock())
             hearers = self._hearers

@@ -172,7 +172,7 @@ def read_report(body: bytes | Mapping[str, Any], content_encoding: str = "", *,
     ``loads`` may be a faster parser that is stricter than JSON's author intended (lone surrogates,
     NaN): what it refuses is tried once more with the standard library's.
     """
-    document = body if isinstance(body, Mapping) else _parse(_decompress(body, content_encoding), loads)
+    document = body if isinstance(body, Mapping) else parse_body(body, content_encoding, loads)
     if not isinstance(document, Mapping):
         raise _unreadable("the report is not a JSON object")
     keeper = _read_keeper(document.get("keeper"))
@@ -355,6 +355,11 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 }
 
 # --- the report around them ----------------------------------------------------------------
+
+
+def parse_body(body: bytes, content_encoding: str, loads: Callable[[bytes], Any]) -> Any:
+    """What a request's body says in JSON. Raises RefusedReport (400, 413). ``loads``: see ``read_report``."""
+    return _parse(_decompress(body, content_encoding), loads)
 
 
 def _decompress(body: bytes, content_encoding: str) -> bytes:

@@ -15,6 +15,9 @@ from pydantic import AliasChoices, Field, field_validator
 
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.gpus.gpu_indices import GpuIndices
+from trainingservice.gpus.mps import Mps, PipeDirectory, ThreadPercentage
+from trainingservice.machine_shares.options import MOST_CPUS, MachineShareOptions
+from trainingservice.memory_size import Megabytes
 from trainingservice.nodes.options import NodeOptions
 from trainingservice.refused_values import matching
 from trainingservice.shared_folder.shared_storage import SharedStorage
@@ -27,8 +30,9 @@ class RemoteMachineSettings(SshLoginSettings):
     """One machine: how to log in, and what trials may use there."""
 
     keeps_secrets: ClassVar[frozenset[str]] = frozenset({
-        "use_active_gpu", "max_trial_number_per_gpu", "gpu_indices", "max_trial_number", "python_path", "environment",
-        "prepare_command", "working_folder", "node_address"})
+        "use_active_gpu", "max_trial_number_per_gpu", "gpu_indices", "max_trial_number", "cpu_number", "memory_size",
+        "mps_pipe_directory", "mps_thread_percentage", "python_path", "environment", "prepare_command",
+        "working_folder", "node_address"})
     serves_as_secret: ClassVar[frozenset[str]] = frozenset({"ssh_key_file"})
 
     use_active_gpu: bool = Field(
@@ -39,6 +43,22 @@ class RemoteMachineSettings(SshLoginSettings):
                                   "Default: all of them.")
     max_trial_number: int | None = Field(
         default=None, ge=1, description="How many trials may run on this machine at the same time. Default: no limit.")
+    cpu_number: float | None = Field(
+        default=None, gt=0, le=MOST_CPUS, allow_inf_nan=False, description=(
+            "CPUs that trials with trialCpuNumber may have together on this machine. Default: all that it has. (Not in "
+            "NNI.)"))
+    memory_size: Megabytes | None = Field(
+        default=None, ge=1, description=(
+            'Memory that trials with trialMemorySize may have together on this machine: megabytes, or a size with its '
+            'unit such as "64gb". Default: all that it has but 5 % (at least 1 GB, at most a quarter). (Not in NNI.)'))
+    mps_pipe_directory: PipeDirectory | None = Field(
+        default=None, description=(
+            "Folder of the pipes of NVIDIA's MPS on this machine, such as /tmp/nvidia-mps: trials that share a GPU by "
+            "gpuMemory use it. Start its control daemon as the user of the trials. Default: trials do not use it. (Not "
+            "in NNI.)"))
+    mps_thread_percentage: ThreadPercentage | None = Field(
+        default=None, description="With mpsPipeDirectory: percent of a GPU's processors that one trial may use. "
+                                  "Default: no limit. (Not in NNI.)")
     python_path: str | None = Field(
         default=None, description="Folder that is put first on the PATH of trials. The Python that runs the keeper is "
                                   "looked for there first.")
@@ -53,6 +73,10 @@ class RemoteMachineSettings(SshLoginSettings):
                                   "several nodes (MASTER_ADDR). Default: host.")
     working_folder: str | None = Field(
         default=None, description="Folder on the machine for all files of NNI Web. Default: ~/.nniweb.")
+
+    @property
+    def mps(self) -> Mps:
+        return Mps(self.mps_pipe_directory, self.mps_thread_percentage)
 
     @field_validator("environment")
     @classmethod
@@ -132,7 +156,7 @@ class RemoteClusterSettings(ClusterSettings):
         return value
 
 
-class RemoteTrialOptions(NodeOptions):
+class RemoteTrialOptions(MachineShareOptions, NodeOptions):
     """What one experiment asks of the machines."""
 
     v1_fields: ClassVar[Mapping[str, str]] = {"remoteConfig.reuse": "reuseMode"}

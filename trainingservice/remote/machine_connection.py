@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import posixpath
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainingservice.keeper.agent_client import AgentClient, FolderState
@@ -41,7 +41,8 @@ class Look:
     identity: str
     cpu_count: int
     has_nvidia_smi: bool
-
+    #: What the agent says of the machine, for ``room_of``.
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 class MachineConnection:
@@ -184,7 +185,7 @@ class MachineConnection:
             client.relay(self._relay_file(facts), ANSWER_TIMEOUT)
             about = client.machine(timeout=ANSWER_TIMEOUT)
             look = Look(facts, str(about["machine_id"]), int(about.get("cpu_count") or 1),
-                        bool(about.get("nvidia_smi")))
+                        bool(about.get("nvidia_smi")), about)
         except Exception:
             client.close()
             desk.close()

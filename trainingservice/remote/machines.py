@@ -23,6 +23,7 @@ from trainingservice.gpus.gpu_watch import GpuWatch
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.lasting_thread import LastingThread
+from trainingservice.machine_shares.shares import NOTHING, MachineShare, room_of
 from trainingservice.nodes.node_names import job_and_rank
 from trainingservice.reasons import Reason, because_of
 from trainingservice.remote.code_copies import CodeCopies
@@ -373,3 +374,9 @@ class RemoteMachine(MachineConnection):
         connection, facts = self.connection()
         self._code.clean(connection, self.path(facts, "code"), wanted)
 
+
+
+def room_on(machine: RemoteMachine) -> MachineShare:
+    """What trials may have together there beside GPUs."""
+    look, settings = machine.look, machine.settings
+    return NOTHING if look is None else room_of(look.about, settings.cpu_number, settings.memory_size)

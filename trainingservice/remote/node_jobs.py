@@ -18,11 +18,12 @@ from trainingservice.errors import PermanentError, TrainingServiceError
 from trainingservice.gpus.gpu_slots import GpuBooking, Impossible, Waits
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.trial_of_ranks import RankState, failed_rank, rank_state, rows_of, trial_of_ranks
+from trainingservice.machine_shares.shares import NOTHING
 from trainingservice.nodes.node_names import node_name
 from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.service import MustWait, Observation
 from trainingservice.reasons import Reason
-from trainingservice.remote.machines import RemoteMachine
+from trainingservice.remote.machines import RemoteMachine, room_on
 from trainingservice.remote.scheduling import MachineView, Placed, choose_machines
 from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
@@ -105,19 +106,19 @@ class NodeJobs:
 
     def start(self, job: TrialJobDetail, views: Sequence[MachineView], kept: Sequence[str]) -> Observation:
         """Place all ranks, book their GPUs in one step, and start rank 0. Raises MustWait, PermanentError."""
-        number = job.form.gpu_number
+        number, share = job.form.gpu_number, job.form.share
         demand = self._context.gpu_book.demand(job.id, job.form.gpu_demand)
-        choice = choose_machines(nodes_of(job.form.options), number, views, kept=kept, demand=demand)
+        choice = choose_machines(nodes_of(job.form.options), number, views, kept=kept, demand=demand, share=share)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
             raise MustWait(choice.reason)
         machines = [self._machines[placed.address] for placed in choice]
-        if number and not self._context.gpu_book.book_nodes(job.id, [
+        if (number or share != NOTHING) and not self._context.gpu_book.book_nodes(job.id, [
                 GpuBooking(machine.identity, placed.gpu_indices or (), machine.settings.max_trial_number_per_gpu,
-                           demand.alone, placed.memory, placed.room)
+                           demand.alone, placed.memory, placed.room, share, room_on(machine))
                 for machine, placed in zip(machines, choice, strict=True)]):
-            raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
+            raise MustWait(Reason("gpu_taken", asked=number or 0), retry_after=0.2)
         with self._lock:
             entry = self._jobs[job.id] = _NodeJob(tuple(choice))
             self._note_places(job.id, entry)

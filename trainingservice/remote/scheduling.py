@@ -6,7 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainingservice.gpus.gpu_slots import ANY_GPU, Assigned, GpuReading, GpuRequest, Impossible, Waits, choose_gpus
+from trainingservice.gpus.gpu_slots import (
+    ANY_GPU,
+    Assigned,
+    GpuReading,
+    GpuRequest,
+    Impossible,
+    Waits,
+    choose_gpus,
+    share_held,
+)
+from trainingservice.machine_shares.shares import NOTHING, MachineShare, why_never, why_not_now
 from trainingservice.reasons import Reason, as_document, because_of
 from trainingservice.trial_job import GpuDemand
 
@@ -31,11 +41,14 @@ class MachineView:
     #: False: it has no nvidia-smi at all.
     has_gpus: bool = True
     recently_ours: Collection[int] = ()
-    #: Job -> GPUs it holds there, of all clusters and experiments.
+    #: Job -> what it holds there, of all clusters and experiments.
     booked: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: What all jobs may have there together beside GPUs.
+    room: MachineShare = NOTHING
     max_trials_per_gpu: int = 1
     use_active_gpu: bool = False
     gpu_indices: tuple[int, ...] | None = None
+    has_mps: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -55,11 +68,12 @@ class Placed:
 
 
 def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, kept: Collection[str] = (),
-                   demand: GpuDemand = ANY_GPU) -> Placed | Waits | Impossible:
+                   demand: GpuDemand = ANY_GPU, share: MachineShare = NOTHING) -> Placed | Waits | Impossible:
     """Choose among ``machines``: enough free GPUs, or a free slot; then least loaded, then first in the list. A job
     that is to be alone goes where the GPUs are largest.
 
-    ``kept``: machines on which GPUs come free for a trial that has waited for long; they are left out.
+    ``kept``: machines on which GPUs come free for a trial that has waited for long; they are left out. ``share``: what
+    it asks for beside GPUs.
     """
     reasons: list[dict[str, Any]] = []
     never: list[dict[str, Any]] = []
@@ -68,8 +82,13 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, k
         if machine.problem:
             reasons.append(as_document(Reason("machine_away", machine=machine.name, said=machine.problem,
                                               **because_of(machine.problem))))
+        elif (too_small := why_never(share, machine.room, machine.name)) is not None:
+            never.append(as_document(too_small))
         elif machine.is_full:
             reasons.append(as_document(Reason("machine_full", machine=machine.name, trials=machine.trials)))
+        elif (held := why_not_now(share, machine.room, map(share_held, machine.booked.values()), machine.name)
+              ) is not None:
+            reasons.append(as_document(held))
         elif not gpu_number:
             load = machine.trials / (machine.max_trials or machine.cpu_count)
             fitting.append(((machine.failures, load, order), Placed(machine.address)))
@@ -88,9 +107,9 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, k
             elif machine.address in kept:
                 reasons.append(as_document(Reason("machine_kept", machine=machine.name)))
             else:
-                held = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
+                used = sum(map(len, machine.booked.values())) / max(1, len(machine.gpus) * machine.max_trials_per_gpu)
                 size = _smallest(machine, choice.indices) if demand.alone else 0
-                fitting.append(((machine.failures, -size, held, order),
+                fitting.append(((machine.failures, -size, used, order),
                                 Placed(machine.address, choice.indices, choice.memory, choice.room)))
     if fitting:
         return min(fitting, key=lambda pair: pair[0])[1]
@@ -100,9 +119,11 @@ def choose_machine(gpu_number: int | None, machines: Sequence[MachineView], *, k
 
 
 def choose_machines(nodes: int, gpu_number: int | None, machines: Sequence[MachineView], *, kept: Collection[str] = (),
-                    demand: GpuDemand = ANY_GPU) -> list[Placed] | Waits | Impossible:
+                    demand: GpuDemand = ANY_GPU, share: MachineShare = NOTHING
+                    ) -> list[Placed] | Waits | Impossible:
     """Choose a machine of its own for each of several nodes of one trial: all of them, or none."""
-    each = {machine.address: choose_machine(gpu_number, [machine], kept=kept, demand=demand) for machine in machines}
+    each = {machine.address: choose_machine(gpu_number, [machine], kept=kept, demand=demand, share=share)
+            for machine in machines}
     never = [choice for choice in each.values() if isinstance(choice, Impossible)]
     asked = gpu_number or 0
     if len(machines) - len(never) < nodes:
@@ -115,7 +136,7 @@ def choose_machines(nodes: int, gpu_number: int | None, machines: Sequence[Machi
             for one in choice.reason.arguments["machines"]]))
     placed: list[Placed] = []
     while len(placed) < nodes:
-        choice = choose_machine(gpu_number, fitting, kept=kept, demand=demand)
+        choice = choose_machine(gpu_number, fitting, kept=kept, demand=demand, share=share)
         assert isinstance(choice, Placed)
         placed.append(choice)
         fitting = [machine for machine in fitting if machine.address != choice.address]
@@ -149,5 +170,6 @@ def _smallest(machine: MachineView, indices: Collection[int]) -> int:
 
 def _choose_gpus(gpu_number: int, machine: MachineView, demand: GpuDemand = ANY_GPU
                  ) -> Assigned | Waits | Impossible:
-    request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices, demand)
+    request = GpuRequest(gpu_number, machine.max_trials_per_gpu, machine.use_active_gpu, machine.gpu_indices, demand,
+                         has_mps=machine.has_mps)
     return choose_gpus(request, machine.gpus or (), machine.booked, machine.name, recently_ours=machine.recently_ours)

@@ -20,6 +20,7 @@ from trainingservice.gpus.refused_demands import RefusedDemands
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state, remove_folders
 from trainingservice.keeper.keeper_bundle import KeeperBundle, build_keeper
+from trainingservice.machine_shares.shares import NOTHING
 from trainingservice.nodes.node_names import job_and_rank, node_name
 from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.service import MustWait, Observation, PollingTrainingService
@@ -29,7 +30,7 @@ from trainingservice.remote.code_copies import folders_in, remove_folder
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
 from trainingservice.remote.first_contact import DEFAULT_FOLDER
 from trainingservice.remote.lost_trials import of_machine, on_emptied_machine, on_removed_machine, on_silent_machine
-from trainingservice.remote.machines import RemoteMachine
+from trainingservice.remote.machines import RemoteMachine, room_on
 from trainingservice.remote.node_jobs import NodeJobs
 from trainingservice.remote.output_folders import OutputFolders
 from trainingservice.remote.rehearsal import ServerAddresses, rehearse_machines
@@ -188,11 +189,11 @@ class RemoteTrainingService(PollingTrainingService):
 
     def start_job(self, job: TrialJobDetail) -> Observation:
         self._make_machines()
-        number = job.form.gpu_number
+        number, share = job.form.gpu_number, job.form.share
         demand = self.context.gpu_book.demand(job.id, job.form.gpu_demand)
         # one that was tried before has no booking of an earlier object
-        if number and not _has_nodes(job) and self._waiting.knows(job.id) and (
-                why := self._refused.why(number, demand)) is not None:
+        if _asks(job) and not _has_nodes(job) and self._waiting.knows(job.id) and (
+                why := self._refused.why(number or 0, demand, share)) is not None:
             raise MustWait(why)
         views = [self._view(machine, job) for machine in self._machines.values()]
         kept = self._waiting.machines_kept_from(
@@ -207,18 +208,19 @@ class RemoteTrainingService(PollingTrainingService):
             self._absent.pop(job.id, None)
             return seen
         held = self._booked_before(job)
-        choice = held or choose_machine(number, views, kept=kept, demand=demand)
+        choice = held or choose_machine(number, views, kept=kept, demand=demand, share=share)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
         if isinstance(choice, Waits):
             self._waiting.note(job)
-            self._refused.note(number or 0, demand, choice.reason)
+            self._refused.note(number or 0, demand, choice.reason, share)
             raise MustWait(choice.reason)
         machine = self._machines[choice.address]
-        if choice.gpu_indices is not None and not self.context.gpu_book.book_nodes(job.id, [
-                GpuBooking(machine.identity, choice.gpu_indices, machine.settings.max_trial_number_per_gpu,
-                           demand.alone, choice.memory, choice.room)]):
-            raise MustWait(Reason("gpu_taken", asked=number), retry_after=0.2)
+        if _asks(job) and not self.context.gpu_book.book_nodes(job.id, [
+                GpuBooking(machine.identity, choice.gpu_indices or (), machine.settings.max_trial_number_per_gpu,
+                           demand.alone, choice.memory, choice.room, share,
+                           NOTHING if held else room_on(machine))]):
+            raise MustWait(Reason("gpu_taken", asked=number or 0), retry_after=0.2)
         self._waiting.forget(job.id)
         self._places[job.id] = choice.address
         self._absent.pop(job.id, None)
@@ -310,7 +312,7 @@ class RemoteTrainingService(PollingTrainingService):
         machine.client().deliver(machine.path(facts, self._folder(job)), [order], timeout=10.0)
 
     def job_ended(self, job: TrialJobDetail) -> None:
-        if job.form.gpu_number:  # the book is shared, so that opening it costs something
+        if _asks(job):  # the book is shared, so that opening it costs something
             self.context.gpu_book.free(job.id)
         self._forget(job.id)
 
@@ -465,20 +467,21 @@ class RemoteTrainingService(PollingTrainingService):
             gpu_problem="" if gpu_look is None else gpu_look.error,
             has_gpus=look is None or look.has_nvidia_smi,
             recently_ours=() if gpu_look is None else gpu_look.ours,
-            booked=self.context.gpu_book.booked(machine.identity) if job.form.gpu_number and machine.identity else {},
+            booked=self.context.gpu_book.booked(machine.identity) if _asks(job) and machine.identity else {},
+            room=room_on(machine),
             max_trials_per_gpu=settings.max_trial_number_per_gpu, use_active_gpu=settings.use_active_gpu,
-            gpu_indices=settings.gpu_indices)
+            gpu_indices=settings.gpu_indices, has_mps=settings.mps.is_used)
 
     def _booked_before(self, job: TrialJobDetail) -> Any:
-        """Where an earlier object of this service booked GPUs for it and may have started it; None mostly."""
+        """Where an earlier object of this service has booked a place for it and may have started it; None mostly."""
         from trainingservice.remote.scheduling import Placed
 
-        if not job.form.gpu_number:
+        if not _asks(job):
             return None
         for machine in self._machines.values():
             booked = self.context.gpu_book.booked(machine.identity).get(job.id) if machine.identity else None
-            if booked and machine.is_connected:
-                return Placed(machine.address, tuple(booked), memory_held(booked), (2 ** 62,) * len(booked))
+            if booked is not None and machine.is_connected:
+                return Placed(machine.address, tuple(booked) or None, memory_held(booked), (2 ** 62,) * len(booked))
         return None
 
     def _held_gpus(self, identity: str) -> frozenset[int]:
@@ -536,7 +539,18 @@ class RemoteTrainingService(PollingTrainingService):
 
     def document_of(self, job: TrialJobDetail, machine: RemoteMachine,
                     code: contract.CodeDocument | None) -> contract.JobDocument:
-        return trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home, code)
+        document = trial_document(job, self.platform, self._settings, machine.settings, machine.connection()[1].home,
+                                  code)
+        if machine.settings.mps.is_used and job.form.gpu_number:
+            held = self.context.gpu_book.booked(machine.identity).get(job_and_rank(job.id)[0], ())
+            document["environment"] = {**machine.settings.mps.variables(job.form, memory_held(held)),
+                                       **document["environment"]}
+        return document
+
+
+def _asks(job: TrialJobDetail) -> bool:
+    """Whether something is booked for it."""
+    return bool(job.form.gpu_number) or job.form.share != NOTHING
 
 
 def _has_nodes(job: TrialJobDetail) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from trainingservice.machine_shares.shares import NOTHING
 from trainingservice.nodes.options import nodes_of
 from trainingservice.remote.scheduling import MachineView, machines_to_keep
 from trainingservice.trial_job import TrialJobDetail
@@ -30,11 +31,12 @@ class WaitingTrials:
 
     def note(self, job: TrialJobDetail) -> None:
         """It waits, from the first time that this is said of it."""
-        if job.form.gpu_number:
-            self._since.setdefault(job.id, _Wait(self._monotonic(), job.form.gpu_number, nodes_of(job.form.options)))
+        if job.form.gpu_number or job.form.share != NOTHING:
+            self._since.setdefault(job.id, _Wait(self._monotonic(), job.form.gpu_number or 0,
+                                                 nodes_of(job.form.options)))
 
     def knows(self, job_name: str) -> bool:
-        """Whether it waits for GPUs since this object has first tried it."""
+        """Whether it waits for a part of a machine since this object has first tried it."""
         return job_name in self._since
 
     def forget(self, job_name: str) -> None:

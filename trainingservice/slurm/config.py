@@ -92,6 +92,10 @@ class SlurmTrialOptions(PlaceOptions, NodeOptions):
     gres: str | None = Field(
         default=None, description="Generic resources of each node of a job in Slurm's syntax (gpu:a100:2,shard:4). It "
                                   "replaces trialGpuNumber and gpuType.")
+    gpu_shard_memory: Megabytes | None = Field(
+        default=None, ge=1, description=(
+            "Memory of a GPU that one shard of the cluster (gres/shard) stands for, such as \"1gb\". A trial with one "
+            "GPU and gpuMemory then asks for shards in place of the GPU. Default: it asks for the GPU. (Not in NNI.)"))
     time_limit: str | None = Field(
         default=None, description="How long a job may run, as in sbatch --time: minutes, 4:00:00, 2-12. Default: the "
                                   "partition's default. Jobs with a short limit may start sooner.")
@@ -118,6 +122,16 @@ class SlurmTrialOptions(PlaceOptions, NodeOptions):
         if self.nodes > 1:
             return "the trial runs on several nodes"
         return "Slurm may queue its jobs again (requeue)" if self.requeue else ""
+
+    def shards_for(self, gpu_number: int | None, memory: int) -> int | None:
+        """How many shards a trial that needs ``memory`` bytes of its GPU asks for; None: it asks for GPUs.
+
+        All shards of a job are on one GPU. A warm place does not ask for them, because its next trial may need more.
+        """
+        if self.gpu_shard_memory is None or gpu_number != 1 or not memory or self.nodes > 1 or self.reuse_mode \
+                or self.gres is not None or self.gpu_type is not None:
+            return None
+        return -(-memory // (self.gpu_shard_memory * 1024 ** 2))
 
     def gpus_of_a_trial(self, gpu_number: int | None) -> int:
         if self.gres is None:

@@ -68,12 +68,14 @@ export {contract.ENV_PLACE_UNTIL}="${{SLURM_JOB_END_TIME:-$(date -d "$(@SQUEUE@ 
 """
 
 
-def sbatch_options(options: SlurmTrialOptions, gpu_number: int | None) -> list[str]:
-    """What the experiment asks of the cluster, for sbatch's command line."""
+def sbatch_options(options: SlurmTrialOptions, gpu_number: int | None, gpu_memory: int = 0) -> list[str]:
+    """What the experiment asks of the cluster, for sbatch's command line. ``gpu_memory``: bytes that the trial needs of
+    its GPU, 0: all.
+    """
     chosen = [("--partition", options.partition), ("--account", options.account), ("--qos", options.qos),
               ("--constraint", options.constraint), ("--reservation", options.reservation),
               ("--mem", options.trial_memory_size and f"{options.trial_memory_size}M"), ("--time", options.time_limit),
-              ("--gres", options.gres or _gpus(options, gpu_number))]
+              ("--gres", options.gres or _gpus(options, gpu_number, gpu_memory))]
     return [f"--nodes={options.nodes}", *_tasks(options), f"--cpus-per-task={options.trial_cpu_number}",
             *(f"{name}={value}" for name, value in chosen if value)]
 
@@ -83,18 +85,21 @@ def _tasks(options: SlurmTrialOptions) -> list[str]:
     return [f"--ntasks={options.nodes}", "--ntasks-per-node=1"] if options.nodes > 1 else ["--ntasks=1"]
 
 
-def _gpus(options: SlurmTrialOptions, number: int | None) -> str | None:
+def _gpus(options: SlurmTrialOptions, number: int | None, memory: int) -> str | None:
     if not number:
         return None
+    shards = options.shards_for(number, memory)
+    if shards is not None:
+        return f"shard:{shards}"
     return f"gpu:{options.gpu_type}:{number}" if options.gpu_type else f"gpu:{number}"
 
 
 def job_options(form: JobApplicationForm, options: SlurmTrialOptions, name: str, folder: str,
-                installation: str) -> list[str]:
+                installation: str, gpu_memory: int = 0) -> list[str]:
     """All of sbatch's command line for one attempt: no secret is in it."""
     return [f"--job-name={name}", f"--comment=nniweb:{installation}", f"--chdir={folder}",
             f"--output={folder}/{OUTPUT_FILE}", "--open-mode=append",
-            "--requeue" if options.requeue else "--no-requeue", *sbatch_options(options, form.gpu_number)]
+            "--requeue" if options.requeue else "--no-requeue", *sbatch_options(options, form.gpu_number, gpu_memory)]
 
 
 def lines_of_options(options: SlurmTrialOptions) -> str:

@@ -167,7 +167,9 @@ class SlurmTrainingService(SharedFolderTrainingService):
         urls = keeper_urls(form, options.channel)
         keeper, folder = self.channel.prepare(form, self.platform, urls, collect_too=options.channel == "auto",
                                                path=[options.python_path] if options.python_path else [])
-        arguments = job_options(form, options, name_on_cluster(form.job_name), folder, self.context.installation)
+        memory = self.context.gpu_book.demand(form.job_name, form.gpu_demand).memory
+        arguments = job_options(form, options, name_on_cluster(form.job_name), folder, self.context.installation,
+                                memory)
         variables = {**self.channel.variables(form, folder, urls), **(place_variables(form) if urls else {})}
         return arguments, job_script(options, keeper, folder, variables, self._settings.program_folder)
 

@@ -188,6 +188,20 @@ class KeeperProtocolConformance:
         assert (answer.status, answer.document["accepted"]) == (200, 2)
         assert self.numbers(keeper_server, keeper) == [1, 2]
 
+    def test_heartbeats_of_several_keepers_are_answered_in_one_request_or_the_server_does_not_know_it(
+            self, keeper_server: KeeperServer, keeper: HandKeeper) -> None:
+        keeper.post(started(), metric(2))
+        own = {name: value for name, value in keeper.report().items() if name != "entries"}
+        body = json.dumps({"reports": [{**own, "job_name": keeper.job_name, "token": token}
+                                       for token in (keeper.access.token, "wrong")]}).encode()
+        answer = keeper.call("POST", f"trials/{keeper.job_name}/reports/several", body,
+                             {"Content-Type": "application/json"})
+        if answer.status not in (404, 405):
+            first, second = answer.document["answers"]
+            assert (answer.status, first["status"], first["accepted"]) == (200, 200, 2)
+            assert (second["status"], second["error"]) == (401, contract.ERROR_TOKEN)
+        assert self.numbers(keeper_server, keeper) == [1, 2]
+
     # --- who owns the attempt --------------------------------------------------------------
 
     def test_the_first_journal_owns_the_attempt(self, keeper_server: KeeperServer, keeper: HandKeeper) -> None:

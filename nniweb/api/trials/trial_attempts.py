@@ -26,6 +26,8 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
     gpu_indices = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
     interpreter = serializers.CharField(allow_null=True, help_text="The Python that its command runs, where known.")
     interpreter_version = serializers.CharField(allow_null=True)
+    report_within = serializers.IntegerField(allow_null=True, read_only=True, help_text=(
+        "Its keeper was asked to report again in so many seconds after heard_at; null before its first report."))
     gpu_peak = serializers.IntegerField(allow_null=True, read_only=True, help_text=(
         "The most bytes that it was seen to have on one of its GPUs; null where that is not known."))
     out_of_memory = serializers.ChoiceField(choices=[contract.GPU_MEMORY, contract.MAIN_MEMORY], allow_null=True,
@@ -35,8 +37,8 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
         model = Attempt
         fields = ["number", "job_name", "stage", "cluster", "placement", "machine", "gpu_indices",
                   "working_directory", "interpreter", "interpreter_version", "url", "exit_code",
-                  "end_reason", "created_at", "submitted_at", "started_at", "ended_at", "heard_at", "duration",
-                  "gpu_peak", "out_of_memory"]
+                  "end_reason", "created_at", "submitted_at", "started_at", "ended_at", "heard_at", "report_within",
+                  "duration", "gpu_peak", "out_of_memory"]
 
     @extend_schema_field(ReasonSerializer(allow_null=True))
     def get_placement(self, attempt: Attempt) -> dict[str, Any] | None:

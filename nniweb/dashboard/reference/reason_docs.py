@@ -20,6 +20,7 @@ _CODES = {
     "budgets#when-a-budget-is-used-up": ("budget", "no_budget"),
     "gpus#out-of-memory": ("out_of_memory", "gpus_too_small"),
     "gpus#how-gpus-are-read": ("gpus_not_seen", "gpus_unread", "no_nvidia_smi", "gpus_faulty"),
+    "cpu-and-memory#booking": ("machine_share_held", "machine_too_small"),
     "platforms/local#gpus": ("gpu_held", "gpu_missing", "too_few_gpus", "too_few_gpus_named"),
     "platforms/local#the-python-of-the-trials": ("no_python",),
     "multi-node": ("nodes_busy", "too_few_machines", "rank_failed"),

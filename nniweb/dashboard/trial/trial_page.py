@@ -23,7 +23,8 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
     """``?attempt=1`` shows the output, metrics and readings of an earlier attempt."""
     user = the_visitor(request)
     found = visible_trials(user).select_related(
-        "experiment__cluster", "experiment__owner", "rerun_of", "proposal").filter(public_id=public_id).first()
+        "experiment__cluster", "experiment__owner", "rerun_of", "proposal", "token__user", "experiment__token__user"
+        ).filter(public_id=public_id).first()
     if found is None:
         raise Http404
     report = TrialReport(found, _number(request.GET.get("attempt")))
@@ -42,7 +43,7 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
     steers = may_steer(user, experiment)
     return render(request, "dashboard/trial.html", {
         "report": report, "trial": report.document, "parameters": flat(report.document["parameters"]),
-        "experiment": experiment, "rerun_of": found.rerun_of,
+        "experiment": experiment, "rerun_of": found.rerun_of, "token": found.token or experiment.token,
         "result_title": result_title(experiment),
         "proposal_mean": mean_with_error(found.proposal.mean, found.proposal.standard_error, found.proposal.value_count)
                          if found.proposal else "",

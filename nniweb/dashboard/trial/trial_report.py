@@ -16,6 +16,7 @@ from nniweb.dashboard.experiment_tabs.shown_variants import VariantDiff, diff_of
 from nniweb.dashboard.trial.no_readings import no_readings
 from nniweb.dashboard.words import ordinal
 from nniweb.documents.checkpoints import checkpoints_of_trial
+from nniweb.documents.last_heard import last_heard
 from nniweb.documents.places import place_document
 from nniweb.documents.trials import TrialFileSerializer, TrialSerializer, advice_documents, with_details
 from nniweb.experiments.checkpoints.joined_attempts import chain_of
@@ -137,6 +138,11 @@ class TrialReport:
     def is_earlier(self) -> bool:
         """Whether what is shown is not the latest attempt's."""
         return self.attempt is not None and self.attempt != self.attempts[-1]
+
+    @cached_property
+    def heard(self) -> dict[str, Any] | None:
+        """When its keeper was heard last, and when it will be."""
+        return last_heard(self._trial.pk, timezone.now())
 
     @cached_property
     def advice(self) -> list[dict[str, Any]]:
@@ -281,7 +287,7 @@ class TrialReport:
             "left_out": len(self.curve) - len(curve), "attempt": self.attempt.number if self.attempt else 0,
             "streams": {stream.name: {"begins": stream.before, "next": stream.next_offset} for stream in self.streams},
             "readings": self.readings, "run": self.run, "optimize_mode": self._experiment.optimize_mode,
-            "advice": self.advice, "removed": self.removed, "missing": self.missing,
+            "advice": self.advice, "heard": self.heard, "removed": self.removed, "missing": self.missing,
             "files": TrialFileSerializer(self.files, many=True).data,
             "nodes": int(options_on(self._experiment, self.attempt.cluster_id if self.attempt else None).get("nodes")
                          or 1),

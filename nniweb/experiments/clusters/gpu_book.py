@@ -1,14 +1,19 @@
-"""Bookings of GPUs, kept in the rows of unfinished attempts: committed before a start, gone with the end."""
+"""Bookings of GPUs, CPUs and memory, kept in the rows of unfinished attempts: committed before a start, gone with the
+end.
+"""
 
 from collections.abc import Sequence
 
 from django.db import transaction
+from django.db.models import Q
 
 from nniweb.experiments.memory.gpu_demand import demand_now
 from nniweb.experiments.models import Attempt, Machine, NodeBooking
 from trainingservice.gpus.gpu_slots import GpuBooking, HeldGpus
+from trainingservice.machine_shares.shares import MachineShare
 from trainingservice.trial_job import GpuDemand
 
+_HOLDS_SOMETHING = Q(gpu_indices__isnull=False) | Q(held_cpus__isnull=False) | Q(held_memory__isnull=False)
 _UNFINISHED = [Attempt.Stage.SUBMITTING, Attempt.Stage.SUBMITTED]
 
 
@@ -16,15 +21,17 @@ class AttemptGpuBook:
     """``trainingservice.gpus.gpu_slots.GpuBook`` over all clusters and experiments of the installation."""
 
     def booked(self, machine_identity: str) -> dict[str, HeldGpus]:
-        fields = ("gpu_indices", "gpu_alone", "gpu_memory")
-        rows = [*Attempt.objects.filter(machine_identity=machine_identity, gpu_indices__isnull=False,
-                                        stage__in=_UNFINISHED).values_list("job_name", *fields),
-                *NodeBooking.objects.filter(machine_identity=machine_identity, attempt__stage__in=_UNFINISHED
-                                            ).values_list("attempt__job_name", "gpu_indices", "attempt__gpu_alone",
-                                                          "attempt__gpu_memory")]
+        of_machine = {"machine_identity": machine_identity}
+        fields = ("gpu_alone", "gpu_memory", "held_cpus", "held_memory")
+        rows = [*Attempt.objects.filter(_HOLDS_SOMETHING, **of_machine, stage__in=_UNFINISHED).values_list(
+                    "job_name", "gpu_indices", *fields),
+                *NodeBooking.objects.filter(**of_machine, attempt__stage__in=_UNFINISHED).values_list(
+                    "attempt__job_name", "gpu_indices", *(f"attempt__{field}" for field in fields))]
         held: dict[str, HeldGpus] = {}
-        for job_name, indices, alone, memory in rows:
-            held[job_name] = HeldGpus((*held.get(job_name, ()), *(indices or ())), bool(alone), memory or 0)
+        for job_name, indices, alone, memory, cpus, main_memory in rows:
+            before = held.get(job_name, HeldGpus())
+            share = MachineShare(before.share.cpus + (cpus or 0.0), before.share.memory + (main_memory or 0))
+            held[job_name] = HeldGpus((*before, *(indices or ())), bool(alone), memory or 0, share)
         return held
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
@@ -39,8 +46,10 @@ class AttemptGpuBook:
                 Machine.objects.filter(identity=identity).update(identity=identity)
             first, *others = nodes
             unfinished = Attempt.objects.filter(job_name=job_name).exclude(stage=Attempt.Stage.ENDED)
-            if not unfinished.update(machine_identity=first.machine_identity, gpu_indices=list(first.gpu_indices),
-                                     gpu_alone=first.alone or None, gpu_memory=first.memory or None):
+            if not unfinished.update(machine_identity=first.machine_identity,
+                                     gpu_indices=list(first.gpu_indices) or None, gpu_alone=first.alone or None,
+                                     gpu_memory=first.memory or None, held_cpus=first.share.cpus or None,
+                                     held_memory=first.share.memory or None):
                 return False
             if others:
                 attempt = unfinished.get()
@@ -57,7 +66,7 @@ class AttemptGpuBook:
         return node.is_taken(held for name, held in self.booked(node.machine_identity).items() if name != job_name)
 
     def free(self, job_name: str) -> None:
-        if Attempt.objects.filter(job_name=job_name, gpu_indices__isnull=False).exclude(
+        if Attempt.objects.filter(_HOLDS_SOMETHING, job_name=job_name).exclude(
                 stage=Attempt.Stage.ENDED).update(machine_identity=""):
             NodeBooking.objects.filter(attempt__job_name=job_name).delete()
 

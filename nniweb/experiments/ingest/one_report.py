@@ -12,9 +12,11 @@ from nniweb.experiments.ingest.entry_times import clock_of_report, for_database
 from nniweb.experiments.ingest.known_metrics import without_heard
 from nniweb.experiments.ingest.report_answers import Answer, awaited_index, reply
 from nniweb.experiments.ingest.report_entries import store_entries
+from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
+from nniweb.experiments.lifecycle.heartbeats import SHORTEST
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.retries import SUSPENDED
 from nniweb.experiments.lifecycle.transitions import move_trial
@@ -59,7 +61,7 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
     """
     report, now = delivery.report, delivery.received_at
     if report.replica:
-        return reply(attempt, report, phases, accepted=0)
+        return reply(attempt, report, phases, SHORTEST, accepted=0)
     _check_claim(report, attempt)
     new = report.after(attempt.accepted)
     entries = without_heard(new.entries, attempt) if attempt.listened else new.entries
@@ -68,7 +70,8 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
         entries, unknown = without_unknown(entries, attempt.pk)
     kept = within_limit(entries, attempt, settings.TRIAL_BYTES)
     tell_of_limit(kept, attempt)
-    rows.heard(attempt, accepted=new.accepted, now=for_database(now), stored_bytes=kept.stored_bytes,
+    within = intervals.next_report_within(attempt, has_news=bool(report.lines))
+    rows.heard(attempt, accepted=new.accepted, now=for_database(now), stored_bytes=kept.stored_bytes, within=within,
                journal_id=attempt.journal_id or (report.journal_id if new.accepted else ""),
                parameter_index=report.keeper["parameter_index"],
                awaited=attempt.awaited_index if report.only_results
@@ -87,7 +90,7 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
             move_trial(attempt.trial_pk, TrialJobStatus.RUNNING, now, revision=revision, message="")
             attempt.status = TrialJobStatus.RUNNING
         store_entries(kept.entries, attempt, clock_of_report(report.sent_at, now), rows, revision)
-    return reply(attempt, report, phases, accepted=new.accepted, left_out=[*unknown, *kept.rejected])
+    return reply(attempt, report, phases, within, accepted=new.accepted, left_out=[*unknown, *kept.rejected])
 
 
 def _check_claim(report: ReadReport, attempt: ReportingAttempt) -> None:

@@ -16,9 +16,8 @@ from nniweb.experiments.models.trial import RESTS, STOPS
 from trainingservice.receiver.report_reading import ReadReport
 from trialkeeper import contract
 
-#: Seconds until a keeper shall report again though it has nothing to say; the second while its trial waits for
-#: parameters that nobody has given yet.
-NEXT_REPORT_WITHIN, NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE = 10.0, 0.2
+#: Seconds until a keeper shall report again whose trial waits for parameters that nobody has given yet.
+NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE = 0.2
 
 
 @dataclass
@@ -55,9 +54,12 @@ def awaited_index(entries: Sequence[contract.Entry], before: int) -> int:
     return right[-1] if right else before
 
 
-def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, list[contract.Order]], accepted: int,
-           left_out: Sequence[contract.Rejected] = ()) -> Answer:
-    """The answer to a report that was taken, with the orders that the keeper does not know yet."""
+def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, list[contract.Order]], within: float,
+          accepted: int, left_out: Sequence[contract.Rejected] = ()) -> Answer:
+    """The answer to a report that was taken, with the orders that the keeper does not know yet.
+
+    ``within``: seconds in which the next report is expected, unless parameters are due.
+    """
     orders: list[contract.Order] = []
     holds = report.keeper["parameter_index"]
     if report.tells_of_an_end:
@@ -74,7 +76,7 @@ def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, li
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)
     return Answer(200, {"installation": settings.INSTALLATION_ID, "accepted": accepted,
                         "rejected": [*report.rejected, *left_out], "orders": orders,
-                        "next_report_within": NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE if due else NEXT_REPORT_WITHIN})
+                        "next_report_within": NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE if due else within})
 
 
 def refusal(status: int, error: str, message: str) -> Answer:

@@ -6,6 +6,7 @@ One statement for all reports, put together by hand: one for each report was mos
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from django.db import connection
@@ -27,6 +28,7 @@ from nniweb.experiments.ingest.row_statements import (
     MetricRow,
     OutputRow,
     ProgressRow,
+    ResourcesRow,
     RevisionRow,
     StartedRow,
     change_rows,
@@ -54,17 +56,17 @@ class ReportRows:
     _heard: list[HeardRow] = field(default_factory=list)
     _listened: list[ListenedRow] = field(default_factory=list)
     _started: list[StartedRow] = field(default_factory=list)
-    _resources: list[tuple[Any, ...]] = field(default_factory=list)
+    _resources: list[ResourcesRow] = field(default_factory=list)
     _readings: list[tuple[int, datetime, dict[str, Any]]] = field(default_factory=list)
     _revisions: list[RevisionRow] = field(default_factory=list)
     _progress: list[ProgressRow] = field(default_factory=list)
     _finals: list[FinalRow] = field(default_factory=list)
 
     def heard(self, attempt: ReportingAttempt, *, accepted: int, journal_id: str, parameter_index: int, awaited: int,
-              stored_bytes: int, now: Any) -> None:
-        """How far the attempt's journal is; ``now`` as ``for_database`` makes it."""
+              stored_bytes: int, now: Any, within: float) -> None:
+        """How far the attempt's journal is; ``now`` as ``for_database`` makes it; ``within``: seconds to the next."""
         self._heard.append(HeardRow(
-            attempt.pk, accepted, journal_id, now, parameter_index, awaited, stored_bytes,
+            attempt.pk, accepted, journal_id, now, ceil(within), parameter_index, awaited, stored_bytes,
             was_accepted=attempt.accepted, was_of=attempt.journal_id,
             was_listened=attempt.listened))
         attempt.accepted, attempt.journal_id = accepted, journal_id
@@ -80,7 +82,7 @@ class ReportRows:
         self._started.append(StartedRow(host, working_directory, attempt_pk))
 
     def reading(self, attempt_pk: int, at: datetime, data: dict[str, Any]) -> None:
-        self._resources.append((connection.ops.adapt_json_value(data, None), attempt_pk))
+        self._resources.append(ResourcesRow(attempt_pk, connection.ops.adapt_json_value(data, None)))
         self._readings.append((attempt_pk, at, data))
 
     def show_on_trial(self, trial_pk: int, revision: int, intermediate: Sequence[float | None],
@@ -111,5 +113,5 @@ class ReportRows:
         write_rows(STARTED, self._started)
         write_metrics(self.metrics)
         write_rows(OUTPUT, self.output)
-        write_rows(RESOURCES, self._resources)
+        change_rows(RESOURCES, self._resources)
         store_readings(self._readings)

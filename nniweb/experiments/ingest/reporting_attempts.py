@@ -46,6 +46,10 @@ class ReportingAttempt:
     is_multi_phase: bool
     #: Whether the experiment's assessor, or a tuner of its own, is told intermediate results.
     hears_results: bool
+    #: Whether it runs in a warm place.
+    is_in_place: bool
+    #: Whether a page of it, or of its experiment, is open.
+    is_watched: bool
 
     def row(self) -> Attempt:
         """The model's object with what is known here; its other columns are read when somebody asks for them."""
@@ -58,7 +62,8 @@ _COLUMNS = """SELECT a.id, a.job_name, a.number, a.stage, a.token_hashes, a.jour
  a.awaited_index, a.listened, a.started_at IS NOT NULL, a.end_received_at, t.id, t.experiment_id, t.status, t.target,
  t.message, t.reason, t.reason_arguments,
  t.final_value IS NOT NULL, e.multi_phase,
- e.assessor IS NOT NULL, e.tuner FROM experiments_attempt a JOIN experiments_trial t ON t.id = a.trial_id
+ e.assessor IS NOT NULL, e.tuner, a.place_id IS NOT NULL, t.watched_until, e.watched_until
+ FROM experiments_attempt a JOIN experiments_trial t ON t.id = a.trial_id
  JOIN experiments_experiment e ON e.id = t.experiment_id WHERE a.job_name IN """
 
 
@@ -77,11 +82,17 @@ def has_newer_attempt(attempt: ReportingAttempt) -> bool:
 
 
 def _read(row: Sequence[Any]) -> ReportingAttempt:
-    *values, has_assessor, tuner = row
+    *values, has_assessor, tuner, is_in_place, trial_watched, experiment_watched = row
     values[4], values[11], values[18] = json.loads(row[4]), _time(row[11]), json.loads(row[18])
     values[20] = bool(row[20])
-    values.append(bool(has_assessor or json.loads(tuner).get("class_name")))
+    values += [bool(has_assessor or json.loads(tuner).get("class_name")), bool(is_in_place),
+               _is_to_come(trial_watched) or _is_to_come(experiment_watched)]
     return ReportingAttempt(*values)
+
+
+def _is_to_come(stored: datetime | None) -> bool:
+    at = _time(stored)
+    return at is not None and at > datetime.now(UTC)
 
 
 def _time(stored: datetime | None) -> datetime | None:

@@ -19,7 +19,7 @@ from nniweb.experiments.ingest.report_answers import Answer, busy, later_paramet
 from nniweb.experiments.ingest.report_rows import Overtaken, ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, reporting_attempts
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.pubsub.revisions import next_revisions
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport
@@ -134,7 +134,7 @@ def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Reporti
             with suppress(RefusedReport):
                 authenticate(attempt, delivery.token_hash, delivery.received_at)
                 changed.add(attempt.experiment_pk)
-    return {pk: next_revision(pk, needs_round=False) for pk in sorted(changed)}
+    return next_revisions(sorted(changed))
 
 
 def received_now() -> datetime:

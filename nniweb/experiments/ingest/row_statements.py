@@ -1,6 +1,8 @@
 """Statements that write the rows of a group of reports: one for many rows, put together by hand.
 
-One statement for each report was most of what a report cost (docs/decisions/0040).
+One statement for each report was most of what a report cost (docs/decisions/0040). PostgreSQL gets the rows as one
+parameter, a JSON text that it takes apart itself: psycopg needs longer to put hundreds of parameters into a statement
+than PostgreSQL to carry it out.
 """
 
 from collections.abc import Sequence
@@ -8,6 +10,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+import orjson
 from django.db import connection
 
 
@@ -18,12 +21,20 @@ class HeardRow(NamedTuple):
     accepted: int
     journal_id: str
     heard_at: Any
+    report_within: int
     parameter_index: int
     awaited_index: int
     stored_bytes: int
     was_accepted: int
     was_of: str
     was_listened: int
+
+
+class ResourcesRow(NamedTuple):
+    """An attempt's latest reading, as the database's driver wants JSON."""
+
+    id: int
+    resources: Any
 
 
 class ListenedRow(NamedTuple):
@@ -95,35 +106,46 @@ class OutputRow(NamedTuple):
 
 
 class Change(NamedTuple):
-    """``statement`` changes all rows of ``new``, whose columns are those of ``row``, with one execution."""
+    """``statement`` changes all rows of ``new``, whose columns are those of ``row``, with one execution.
+
+    ``types``: PostgreSQL's, of these columns, where a JSON text can carry the rows; "" elsewhere.
+    """
 
     row: type[tuple[Any, ...]]
     statement: str
+    types: str = ""
 
 
 # the name by which the platform knows the machine is better than the one it has for itself
 STARTED = ("UPDATE experiments_attempt SET machine_name = COALESCE(NULLIF(machine_name, ''), %s),"
            " working_directory = %s WHERE id = %s")
-RESOURCES = "UPDATE experiments_attempt SET resources = %s WHERE id = %s"
+RESOURCES = Change(ResourcesRow, "UPDATE experiments_attempt SET resources = new.resources"
+                                 " FROM new WHERE experiments_attempt.id = new.id")
 # nearly all reports need these three
 HEARD = Change(HeardRow,
                "UPDATE experiments_attempt SET accepted = new.accepted, journal_id = new.journal_id,"
-               " heard_at = new.heard_at, unseen_since = NULL, parameter_index = new.parameter_index,"
+               " heard_at = new.heard_at, report_within = new.report_within, unseen_since = NULL,"
+               " parameter_index = new.parameter_index,"
                " awaited_index = new.awaited_index, stored_bytes = new.stored_bytes"
                " FROM new WHERE experiments_attempt.id = new.id AND experiments_attempt.accepted = new.was_accepted"
                " AND experiments_attempt.journal_id = new.was_of"
-               " AND experiments_attempt.listened = new.was_listened")
+               " AND experiments_attempt.listened = new.was_listened",
+               "id bigint, accepted bigint, journal_id text, heard_at timestamptz, report_within smallint,"
+               " parameter_index integer, awaited_index integer, stored_bytes bigint, was_accepted bigint, was_of text,"
+               " was_listened bigint")
 # what is told of a trial is a sign that it is there
 LISTENED = ("UPDATE experiments_attempt SET listened = %s, stored_bytes = %s, awaited_index = %s, unseen_since = NULL"
             " WHERE id = %s")
 REVISION = Change(RevisionRow,
-                  "UPDATE experiments_trial SET revision = new.revision FROM new WHERE experiments_trial.id = new.id")
+                  "UPDATE experiments_trial SET revision = new.revision FROM new WHERE experiments_trial.id = new.id",
+                  "id bigint, revision bigint")
 PROGRESS = Change(ProgressRow,
                   "UPDATE experiments_trial SET revision = new.revision,"
                   " intermediate_count = intermediate_count + new.added,"
                   # of nothing but NULLs PostgreSQL does not know what they would be
                   " latest_number = COALESCE(CAST(new.latest AS double precision), latest_number)"
-                  " FROM new WHERE experiments_trial.id = new.id")
+                  " FROM new WHERE experiments_trial.id = new.id",
+                  "id bigint, revision bigint, added integer, latest double precision")
 #: Rows that one statement changes: each statement lets the threads that read reports go on, who then keep us waiting.
 _CHANGED_AT_ONCE = (32, 8, 1)
 # CASE looks at the row as it was, so the first final value stays, number and text together
@@ -142,6 +164,12 @@ def _insert(table: str, row: type[tuple[Any, ...]]) -> tuple[str, str]:
 _METRIC, _METRIC_PLACES = _insert("experiments_metric", MetricRow)
 #: Metrics of one statement: a row costs a quarter less than in a statement of its own; see also above.
 _METRICS_AT_ONCE = (250, 50)
+_METRICS_AS_JSON = (
+    f"INSERT INTO experiments_metric ({', '.join(MetricRow._fields)}) SELECT attempt_id, n, kind, parameter_id,"
+    " sequence, decode(value, 'hex'), number, recorded_at, received_at, revision FROM json_to_recordset(%s::json)"
+    " AS new (attempt_id bigint, n bigint, kind text, parameter_id text, sequence bigint, value text,"
+    " number double precision,"
+    " recorded_at timestamptz, received_at timestamptz, revision bigint) ON CONFLICT DO NOTHING")
 OUTPUT = " ".join((*_insert("experiments_trialoutput", OutputRow), "ON CONFLICT DO NOTHING"))
 
 
@@ -159,6 +187,9 @@ def change_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> int:
     changed = start = 0
     is_repeated = len({row[0] for row in rows}) < len(rows)
     with connection.cursor() as cursor:
+        if change.types and not is_repeated and connection.vendor == "postgresql":
+            cursor.execute(_json_statement(change), [_as_json(change.row, rows)])
+            return int(cursor.rowcount)
         while left := len(rows) - start:
             count = 1 if is_repeated else next(size for size in _CHANGED_AT_ONCE if size <= left)
             chunk = rows[start: start + count]
@@ -177,10 +208,25 @@ def _change_statement(change: Change, count: int) -> str:
     return change.statement.replace(" FROM new ", f" FROM {new} ")
 
 
+@cache
+def _json_statement(change: Change) -> str:
+    return change.statement.replace(" FROM new ", f" FROM json_to_recordset(%s::json) AS new ({change.types}) ")
+
+
+def _as_json(row: type[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> str:
+    names = row._fields  # type: ignore[attr-defined]  # of a NamedTuple
+    return orjson.dumps([dict(zip(names, each, strict=True)) for each in rows], default=bytes.hex).decode()
+
+
 def write_metrics(rows: Sequence[MetricRow]) -> None:
     """Insert metrics; those that are there already stay as they are."""
+    if not rows:
+        return
     start = 0
     with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(_METRICS_AS_JSON, [_as_json(MetricRow, rows)])
+            return
         while left := len(rows) - start:
             count = next((size for size in _METRICS_AT_ONCE if size <= left), left)
             chunk = rows[start: start + count]

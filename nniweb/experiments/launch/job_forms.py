@@ -69,6 +69,8 @@ def application_form(attempt: Attempt, first: TrialParameters | None, service: t
         code=trial_code(experiment),
         gpu_number=options.gpus_of_a_node(gpu_number_on(experiment, attempt.cluster_id)),
         gpu_demand=gpu_demand(attempt),
+        cpu_number=options.cpus_of_a_node(),
+        memory_bytes=options.memory_of_a_node(),
         environment=_environment(trial),
         options=options,
         limits=TrialLimits(max_trial_duration=_time_left(attempt)),

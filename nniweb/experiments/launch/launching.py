@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit, leashes
-from nniweb.experiments.access.request_actor import asking_token
+from nniweb.experiments.access.request_actor import asking, asking_token
 from nniweb.experiments.access.visibility import VisibleTo, default_visibility
 from nniweb.experiments.budgets.budget_settings import store_own_budget
 from nniweb.experiments.budgets.forecast import Forecast, forecast_launch
@@ -65,6 +65,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.replicates import stored_replicates
 from nniweb.experiments.secrets.sealing import seal
+from trainingservice import tracing
 from trainingservice.base import RehearsalFinding, TrainingService
 from trainingservice.cluster_settings import TrialOptions, part_folders, without_secrets
 from trainingservice.platforms import load_platform
@@ -242,6 +243,16 @@ def launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None = None, v
     ``key``: at most one is created with it; where it is there already, that one is returned (``launched_before`` tells
     sooner).
     """
+    now = asking()
+    caller = now.request.headers.get("traceparent", "") if now is not None and now.request is not None else ""
+    with tracing.span("launch", is_first=True, caller=caller) as span:
+        experiment = _launch(parsed, owner, code, visible_to, key)
+        span.note(experiment=experiment.public_id, platform=experiment.cluster.platform)
+        return experiment
+
+
+def _launch(parsed: ParsedConfig, owner: User, code: BroughtCode | None, visible_to: VisibleTo | None, key: str
+            ) -> Experiment:
     checked = check(parsed, owner, code, visible_to)
     archive = _keep_code(checked, parsed.settings, code)
     try:

@@ -199,6 +199,8 @@ class Experiment(models.Model):
     revision = models.BigIntegerField(default=0)
     #: When the revision last grew, for people who look at a list; the order of changes is the revision's business.
     changed_at = models.DateTimeField(null=True)
+    #: Until when a page of it counts as open; None: nobody has looked, or it makes no difference.
+    watched_until = models.DateTimeField(null=True, editable=False)
 
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)

@@ -129,6 +129,8 @@ class Trial(models.Model):
     #: where there are none. Results that count are those where it is not False.
     feasible = models.BooleanField(null=True, editable=False)
     revision = models.BigIntegerField(default=0)
+    #: Until when a page of it counts as open; None: nobody has looked, or it makes no difference.
+    watched_until = models.DateTimeField(null=True, editable=False)
     #: When retention removed what it wrote, its intermediate results and readings, its kept files; None: not (yet).
     #: ``retention.NOTHING_THERE`` where there was nothing.
     output_removed_at = models.DateTimeField(null=True, editable=False)
@@ -256,13 +258,16 @@ class Attempt(models.Model):
     platform_state = models.JSONField(default=dict)
     machine = models.ForeignKey(Machine, models.SET_NULL, null=True, related_name="attempts")
     machine_name = models.CharField(max_length=255, blank=True)
-    #: GPUs are held on this machine identity while the attempt is unfinished.
+    #: On this machine identity GPUs, CPUs and memory are held while the attempt is unfinished.
     machine_identity = models.CharField(max_length=100, blank=True)
     gpu_indices = models.JSONField(null=True)
     #: Those GPUs take no other job: an earlier attempt of the trial ran out of their memory.
     gpu_alone = models.BooleanField(null=True, editable=False)
     #: Bytes that it holds of each of those GPUs, beside others; None: it holds all, or shares them by number.
     gpu_memory = models.BigIntegerField(null=True, editable=False)
+    #: CPUs and bytes of main memory that it holds there, with several nodes on each of them; None: it does not say.
+    held_cpus = models.FloatField(null=True, editable=False)
+    held_memory = models.BigIntegerField(null=True, editable=False)
     #: What it ran out of, "gpu" or "main"; None where it did not. And the bytes of the smallest of its GPUs then.
     out_of_memory = models.CharField(max_length=4, null=True, editable=False)  # noqa: DJ001  most have none
     gpu_total = models.BigIntegerField(null=True, editable=False)
@@ -283,6 +288,8 @@ class Attempt(models.Model):
     observed_end = models.JSONField(null=True)
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)
+    #: Seconds after ``heard_at`` in which its keeper was asked to report again; None: an earlier version asked it.
+    report_within = models.PositiveSmallIntegerField(null=True, editable=False)
     unseen_since = models.DateTimeField(null=True)
     #: When somebody wanted the platform asked about its job now; None once that was done.
     refresh_asked_at = models.DateTimeField(null=True)
@@ -316,6 +323,9 @@ class Attempt(models.Model):
                          condition=Q(stage__in=["submitting", "submitted"])),
             models.Index(fields=["machine_identity"], name="attempts_holding_gpus",
                          condition=Q(stage__in=["submitting", "submitted"], gpu_indices__isnull=False)),
+            models.Index(fields=["machine_identity"], name="attempts_holding_shares",
+                         condition=Q(Q(held_cpus__isnull=False) | Q(held_memory__isnull=False),
+                                     stage__in=["submitting", "submitted"])),
             models.Index(fields=["trial"], name="attempts_to_refresh", condition=Q(refresh_asked_at__isnull=False)),
             models.Index(fields=["place"], name="attempts_of_places", condition=Q(place__isnull=False)),
             models.Index(fields=["resumed_from"], name="attempts_resumed", condition=Q(resumed_from__isnull=False)),
@@ -368,7 +378,7 @@ class Place(models.Model):
 
 
 class NodeBooking(models.Model):
-    """GPUs that an unfinished attempt with several nodes holds on one of them, beside those of rank 0, which are the
+    """What an unfinished attempt with several nodes holds on one of them, beside what rank 0 holds, which is the
     attempt's own.
     """
 

@@ -4,12 +4,13 @@ Why it is so stands in the trial's message; this adds the next step. At most fou
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from nniweb.experiments.checkpoints.checkpoint_settings import DEFAULT_GRACE, checkpoints_of
 from nniweb.experiments.clusters.cluster_platform import runs_without_keeper
 from nniweb.experiments.clusters.worker_presence import absence_of, absence_of_home, alive_hosts
+from nniweb.experiments.lifecycle.heartbeats import missed_after
 from nniweb.experiments.lifecycle.retries import ON_OUT_OF_MEMORY, REFUSED
 from nniweb.experiments.models import Attempt, Checkpoint, Cluster, Experiment, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
@@ -23,8 +24,9 @@ PLACES = (EXPERIMENT, CLUSTER, NEW_EXPERIMENT, OUTPUT)
 #: Code of the remark on a running trial whose keeper has never called. Arguments: ``addresses`` that it was given (a
 #: list of texts), ``last_lines`` of its own log (a text, "" where the platform cannot tell).
 KEEPER_NOT_HEARD = "keeper_not_heard"
-#: A running trial whose keeper was not heard of for so long is remarked upon; keepers speak every 10 s.
-SILENT_AFTER = timedelta(seconds=60)
+#: A running trial whose keeper was not heard of for so many seconds is remarked upon, and later one that was asked to
+#: report less often.
+SILENT_AFTER = 60.0
 #: Statuses in which something remains to be said. A trial that succeeded needs no advice.
 _SPEAKS = {TrialJobStatus.WAITING, TrialJobStatus.RUNNING, TrialJobStatus.UNKNOWN, TrialJobStatus.FAILED,
            TrialJobStatus.SYS_CANCELED, TrialJobStatus.EARLY_STOPPED}
@@ -120,9 +122,13 @@ def _of_waiting(trial: Trial, attempt: Attempt | None) -> list[Advice]:
 def _of_running(attempt: Attempt | None, now: datetime) -> list[Advice]:
     if attempt is not None and attempt.heard_at is None and attempt.remark is not None:
         return [_of_remark(**attempt.remark)]
-    if attempt is None or attempt.heard_at is None or now - attempt.heard_at < SILENT_AFTER:
+    if attempt is None or attempt.heard_at is None:
         return []
-    return [Advice("The trial's keeper has not called the server for more than a minute. Its reports are kept on its "
+    limit = missed_after(attempt.report_within, SILENT_AFTER)
+    if now - attempt.heard_at < limit:
+        return []
+    since = "a minute" if limit.total_seconds() == SILENT_AFTER else f"{limit.total_seconds():.0f} seconds"
+    return [Advice(f"The trial's keeper has not called the server for more than {since}. Its reports are kept on its "
                    "machine and arrive when it can reach the server again.", CLUSTER)]
 
 

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from nniweb.doctor.free_port import HOW_TO_CHOOSE, why_no_port
 from nniweb.middleware.gate import Gate
 from nniweb.middleware.require_tls import why_not_listen
+from nniweb.observability import traces
 from nniweb.process.descriptors import raise_limit
 from nniweb.process.forced_exit import leave_within
 from nniweb.process.freed_memory import use_few_arenas
@@ -82,6 +83,7 @@ class Command(BaseCommand):
         if not failure:
             self._say(f"\nStopping. Running trials continue, and the next start finds them again ({START}).")
         opening.close()
+        traces.end()
         self.stdout.flush()
         if failure:
             self.stderr.write(f"CommandError: {failure}")

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from nniweb.observability import traces
 from nniweb.observability.worker_port import WorkerPort
 from nniweb.process.forced_exit import leave_within
 from nniweb.process.freed_memory import give_back_regularly, use_few_arenas
@@ -22,6 +23,7 @@ class Command(BaseCommand):
         if why_not := too_new_or_unknown():
             raise CommandError(why_not)
         use_few_arenas()
+        traces.start_if_wanted()
         supervisor = Supervisor()
         with ExitStack() as stack:
             port = None
@@ -46,6 +48,7 @@ class Command(BaseCommand):
             leave_alone_what_is_loaded()
             give_back_regularly()
             supervisor.run()
+        traces.end()
 
 
 def _opened(host: str, port: int, supervisor: Supervisor) -> WorkerPort:

@@ -28,6 +28,7 @@ from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
 from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.process.tuner_client import TunerClient, TunerExit, TunerFailed, TunerProcessDied
+from trainingservice import tracing
 from trainingservice.reasons import Reason
 
 logger = logging.getLogger(__name__)
@@ -84,13 +85,15 @@ class TunerSessions:
                  fail: Callable[[Experiment, str, int | None], None], stop: Callable[[Experiment, list[str]], None],
                  guard: Callable[[Experiment, str, Callable[[], None]], None],
                  exited: Callable[[int, TunerExit], None],
-                 note_choice: Callable[[Experiment, dict[str, Any]], None] = lambda experiment, chosen: None) -> None:
+                 note_choice: Callable[[Experiment, dict[str, Any]], None] = lambda experiment, chosen: None,
+                 platform: str = "") -> None:
         """``wake`` is called, from any thread, when an answer has come; ``fail`` when a tuner cannot go on, with
         the reason and the number of results that it was told and has not taken (None: nobody knows which of all);
         ``stop`` with the trials (ids) that it wants stopped early; ``guard`` carries out what an answer asks for;
         ``exited`` when the process of an experiment (primary key) that is over has ended; ``note_choice`` when a tuner
-        that chooses among others has chosen another one (``Tuner.chosen``).
+        that chooses among others has chosen another one (``Tuner.chosen``). ``platform``: of the cluster, for traces.
         """
+        self._platform = platform
         self._client = client
         self._wake = wake
         self._fail = fail
@@ -235,8 +238,12 @@ class TunerSessions:
         state = self._opened.get(experiment_pk)
         return state.asked_at if state is not None else None
 
-    def tell(self, experiment: Experiment, events: list[dict[str, Any]]) -> None:
-        """Tell ends whose events are recorded; a tuner that is not opened learns them from the record."""
+    def tell(self, experiment: Experiment, events: list[dict[str, Any]], trials: Mapping[Any, str] | None = None
+             ) -> None:
+        """Tell ends whose events are recorded; a tuner that is not opened learns them from the record.
+
+        ``trials``: id of the trial by the number of its event, where traces show whose it is.
+        """
         self.recorded(experiment.pk, len(events))
         if (state := self._opened.get(experiment.pk)) is not None:
             def taken(answer: dict[str, Any]) -> None:  # noqa: ARG001
@@ -246,7 +253,22 @@ class TunerSessions:
             for event in events:
                 told = {name: value for name, value in event.items() if name != "event"}
                 state.untaken += 1
-                self._when_done(experiment, state, self._client.tell(state.public_id, **told), taken)
+                future = self._client.tell(state.public_id, **told)
+                if tracing.is_on():
+                    self._trace(state, future, event.get("trial") or (trials or {}).get(event["number"], ""))
+                self._when_done(experiment, state, future, taken)
+
+    def _trace(self, state: _Opened, future: Future[dict[str, Any]], trial: str) -> None:
+        """Record until when the tuner took it. One that is closed first, because its experiment is over, never does."""
+        began = time.monotonic()
+
+        def show(answered: Future[dict[str, Any]]) -> None:
+            if not answered.cancelled():
+                error = answered.exception(timeout=0)
+                tracing.passed("tell", time.monotonic() - began, failed="" if error is None else type(error).__name__,
+                               experiment=state.public_id, trial=trial, platform=self._platform)
+
+        future.add_done_callback(show)
 
     def _tell_imported(self, experiment: Experiment, state: _Opened) -> bool:
         """Tell a living tuner of the user's own, as in NNI, what was brought from elsewhere. False where it is not

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Q
 
 from nniweb.experiments.lifecycle.cluster_records import end_of_refused
+from nniweb.experiments.lifecycle.heartbeats import LONGEST, SHORTEST, missed_after
 from nniweb.experiments.lifecycle.platform_times import began_at, duration, ended_at
 from nniweb.experiments.lifecycle.reason_columns import reason_of, said_by_platform
 from nniweb.experiments.lifecycle.retries import REFUSED
@@ -45,12 +46,14 @@ from trainingservice.trial_job import TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
-#: How long the keeper's last report is waited for after the platform said that the job ended, in seconds.
+#: How long the keeper's last report is waited for after the platform said that the job ended, in seconds; longer where
+#: the keeper was asked to report less often.
 DRAIN_SECONDS = 60.0
 #: The same of a trial that was to be stopped and whose keeper, which must call, never has.
 DRAIN_SECONDS_UNHEARD = 5.0
-#: A job that could not be asked about, nor was heard of, for so long is shown as UNKNOWN.
-UNKNOWN_AFTER = timedelta(minutes=5)
+#: A job that could not be asked about, nor was heard of, for so long is shown as UNKNOWN: twice as long as any keeper
+#: may be quiet.
+UNKNOWN_AFTER = max(timedelta(minutes=5), 2 * missed_after(int(LONGEST), 0.0))
 #: All jobs are looked at so often, in seconds; in between only those that rang.
 FULL_LOOK_SECONDS = 30.0
 #: The same where no keeper reports: NNI's services are asked, they do not ring.
@@ -118,7 +121,7 @@ def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobD
 #: Of the many columns, those that each look needs.
 _OF_ATTEMPT = ("id", "trial", "number", "job_name", "stage", "journal_id", "observed_end", "unseen_since", "url",
                "machine_name", "working_directory", "interpreter", "interpreter_version", "platform_state", "heard_at",
-               "tags", "created_at", "end_reason")
+               "report_within", "tags", "created_at", "end_reason")
 _OF_TRIAL = ("id", "experiment", "status", "target", "message", "reason", "reason_arguments")
 
 
@@ -135,8 +138,9 @@ def _apply_all(work: ClusterWork, details: Iterable[TrialJobDetail], places: Col
     _forget_settled(work, by_name, {attempt.job_name for attempt in attempts} | set(places))
     early = [attempt.job_name for attempt in attempts if attempt.pk in work.submitting]
     work.host.look_again_at(early)  # what their submission returns says it too, and is written down first
+    now = work.now()
     due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
-           if attempt.job_name not in early and _differs(attempt, by_name[attempt.job_name])]
+           if attempt.job_name not in early and _differs(attempt, by_name[attempt.job_name], now)]
     if not due:
         return
     by_experiment: dict[int, list[tuple[Attempt, TrialJobDetail]]] = defaultdict(list)
@@ -180,13 +184,14 @@ def _looked_at(job_names: Sequence[str], explained: Sequence[str]) -> list[Attem
     return attempts
 
 
-def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
+def _differs(attempt: Attempt, detail: TrialJobDetail, now: datetime) -> bool:
     """Whether the rows say something else than the platform."""
     trial = attempt.trial
     if detail.status.is_end:
         return attempt.observed_end is None or is_held(attempt)
     if detail.status is TrialJobStatus.UNKNOWN:
-        return attempt.unseen_since is None or _says_what_is_not_known(trial, detail)
+        return (attempt.unseen_since is None and not _was_just_heard(attempt, now)
+                or _says_what_is_not_known(trial, detail))
     return (_has_been_suspended(attempt, detail)
             or _was_interrupted(attempt, detail)
             or trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
@@ -195,6 +200,14 @@ def _differs(attempt: Attempt, detail: TrialJobDetail) -> bool:
             or facts(detail).items() - _facts_of(attempt).items() != set()
             or attempt.platform_state != detail.platform_state
             or attempt.tags != tags_of(detail))
+
+
+def _was_just_heard(attempt: Attempt, now: datetime) -> bool:
+    """Whether its keeper is one of so many that writing down of each of them, again and again, that the platform does
+    not see it, and that it was heard nevertheless, would be most of what the database does.
+    """
+    return (attempt.report_within or SHORTEST) > SHORTEST and attempt.heard_at is not None \
+        and now - attempt.heard_at < missed_after(attempt.report_within, 0.0)
 
 
 def _has_been_suspended(attempt: Attempt, detail: TrialJobDetail) -> bool:
@@ -319,7 +332,7 @@ def _drain(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> Drain
     """How long more of a trial is waited for whose job has ended; None: nothing is to come."""
     now = work.monotonic()
     if attempt.journal_id:
-        return Drain(now + DRAIN_SECONDS, attempt.heard_at)
+        return Drain(now + _drain_seconds(attempt.report_within), attempt.heard_at)
     if not work.keepers_report:
         waits = detail.status is TrialJobStatus.SUCCEEDED and not has_final(attempt)
         return Drain(now + FINAL_RESULT_SECONDS, attempt.heard_at, until_final=True) if waits else None
@@ -327,6 +340,11 @@ def _drain(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail) -> Drain
         return None
     return Drain(now + (DRAIN_SECONDS_UNHEARD if _was_stopped_unheard(work, attempt) else DRAIN_SECONDS),
                  attempt.heard_at)
+
+
+def _drain_seconds(report_within: int | None) -> float:
+    """How long the last word of a keeper is waited for that has spoken: one that lives has reported by then."""
+    return missed_after(report_within, DRAIN_SECONDS).total_seconds()
 
 
 def _was_stopped_unheard(work: ClusterWork, attempt: Attempt) -> bool:
@@ -342,12 +360,12 @@ def _load_drains(work: ClusterWork) -> None:
     keeper told and that wait for the platform's word."""
     if work.drains_loaded:
         return
-    for pk, heard_at, journal_id in Attempt.objects.under_way().filter(
+    for pk, heard_at, journal_id, within in Attempt.objects.under_way().filter(
             cluster=work.cluster_pk, observed_end__isnull=False).values_list(
-            "pk", "heard_at", "journal_id"):
+            "pk", "heard_at", "journal_id", "report_within"):
         without_keeper = not (work.keepers_report or journal_id)
-        drain = Drain(work.monotonic() + (FINAL_RESULT_SECONDS if without_keeper else DRAIN_SECONDS), heard_at,
-                      until_final=without_keeper)
+        drain = Drain(work.monotonic() + (FINAL_RESULT_SECONDS if without_keeper else _drain_seconds(within)),
+                      heard_at, until_final=without_keeper)
         if pk not in work.draining or drain.until_final and not work.draining[pk].until_final:
             work.draining[pk] = drain
     work.drains_loaded = True
@@ -365,7 +383,8 @@ def _finish_drains(work: ClusterWork) -> None:
             stage=Attempt.Stage.ENDED).select_related("trial"):
         if attempt.heard_at != work.draining[attempt.pk].heard_at or _goes_on(work, attempt):
             # its keeper still speaks, or the next one will: let it finish
-            work.draining[attempt.pk] = Drain(work.monotonic() + DRAIN_SECONDS, attempt.heard_at)
+            work.draining[attempt.pk] = Drain(work.monotonic() + _drain_seconds(attempt.report_within),
+                                              attempt.heard_at)
             over.remove(attempt.pk)
             continue
         with work.lease.transaction():

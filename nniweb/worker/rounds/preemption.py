@@ -44,7 +44,8 @@ BACK_AFTER, BACK_AFTER_AT_MOST = 30.0, 600.0
 #: Seconds that such a try may wait in the queue of a platform that starts trials itself.
 TRY_WAITS = 15.0
 #: Those of platforms whose queue is this server's own: a trial that leaves it loses nothing.
-_OWN_QUEUE = frozenset({"gpu_held", "machines_busy", "machine_full", "machine_kept", "gpu_taken", "nodes_busy"})
+_OWN_QUEUE = frozenset({"gpu_held", "machines_busy", "machine_full", "machine_kept", "gpu_taken", "machine_share_held",
+                        "nodes_busy"})
 
 
 @dataclass(frozen=True)

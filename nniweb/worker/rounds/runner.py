@@ -54,6 +54,7 @@ from nniweb.worker.rounds.repeated_failures import RepeatedFailures
 from nniweb.worker.rounds.round_experiments import RoundExperiments
 from nniweb.worker.rounds.telling import teach_tuner, tuner_exits
 from nniweb.worker.rounds.work_counts import WorkCounts, work_counts_of
+from trainingservice import tracing
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.secrets_in_use import own_secrets
@@ -73,7 +74,7 @@ class ClusterRunner:
         self.cluster_pk = cluster.pk
         self.settings_revision = cluster.settings_revision
         self.lease = lease
-        self._name = cluster.name
+        self._name, self._platform = cluster.name, cluster.platform
         self._wake = CoalescingEvent()
         self._stopping = threading.Event()
         self._is_idle = False
@@ -81,13 +82,15 @@ class ClusterRunner:
         host = ServiceHost(cluster.name, self._build, self._resume, self._wake.ring, metrics.listen)
         self._failures = RepeatedFailures(self._fail_experiment)
         tuners = TunerSessions(tuner_client, self._wake.ring, self._fail_tuner, self._stop_early,
-                               self._failures.guard, self._tuner_exited, self._note_choice)
+                               self._failures.guard, self._tuner_exited, self._note_choice, cluster.platform)
         self.work = ClusterWork(cluster.pk, lease, host, metrics, tuners, CodeFetches(self._wake.ring))
         self._experiments = RoundExperiments(cluster.pk)
         #: Whether the round that is going on takes in what has happened, before the steps of experiments.
         self._is_gathering = False
         #: When the round that is going on began (monotonic); None between rounds.
         self._round_began: float | None = None
+        #: Experiments whose steps it makes.
+        self._in_round = 0
         #: Whether the thread has ended by a fault.
         self.has_failed = False
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
@@ -173,12 +176,20 @@ class ClusterRunner:
 
         ``gathers``: whether it takes in what the platform took over and says of its jobs, which may wait a little.
         """
-        self._round_began = time.monotonic()
+        self._round_began = began = time.monotonic()
+        self._in_round = 0
+        failed = ""
         try:
             self._one_round(bell, is_full, gathers)
+        except BaseException as error:
+            failed = type(error).__name__
+            raise
         finally:
             self._round_began = None
             self._is_gathering = False
+            if self._in_round or failed:
+                tracing.passed("round", time.monotonic() - began, failed=failed, cluster=self.cluster_pk,
+                               platform=self._platform, experiments=self._in_round)
 
     def show_hanging(self) -> None:
         """For another thread: if a round hangs in a question to the platform, the cluster's page says so."""
@@ -202,6 +213,7 @@ class ClusterRunner:
         rung = set() if bell is None else bell.take()
         try:
             experiments = self._experiments.with_something_to_do() if is_full else self._experiments.of(rung)
+            self._in_round = len(experiments)
             found = work_counts_of([experiment.pk for experiment in experiments], self.cluster_pk)
             for experiment in experiments:
                 self._steps(experiment, found[experiment.pk])

@@ -27,6 +27,7 @@ from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds import warm_places
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.submission_answers import not_submitted, refused
+from trainingservice import tracing
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError
 from trainingservice.reasons import Reason, as_document
@@ -170,5 +171,7 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
 def _call_submit(work: ClusterWork, service: TrainingService,
                  form: JobApplicationForm) -> tuple[TrialJobDetail, datetime]:
     """What the platform said, and when."""
-    with log_ids(experiment=form.experiment_id, trial=form.trial_job_id):
+    with log_ids(experiment=form.experiment_id, trial=form.trial_job_id), \
+            tracing.span("submit", experiment=form.experiment_id, trial=form.trial_job_id, job=form.job_name,
+                         platform=service.platform):
         return job_detail(service.submit_trial_job(form)), work.now()

@@ -133,6 +133,22 @@ export function duration(seconds) {
 }
 
 /**
+ * When a running trial's keeper was heard last and when the next report is expected, in seconds.
+ * @param {{ago: number, within: number} | null} heard
+ */
+export function heardWords(heard) {
+  if (!heard) return "";
+  const [ago, within] = [Math.round(heard.ago), Math.round(heard.within)];
+  const expected = ago < within ? `next report within ${wholeSeconds(within - ago)}` : `a report was due after ${wholeSeconds(within)}`;
+  return `last heard ${wholeSeconds(ago)} ago, ${expected}`;
+}
+
+/** @param {number} seconds */
+function wholeSeconds(seconds) {
+  return seconds < 10 ? `${seconds} s` : duration(seconds);
+}
+
+/**
  * A duration beside an axis.
  * @param {number} seconds
  * @param {number} apart  seconds between two marks, which read differently

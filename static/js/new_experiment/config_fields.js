@@ -185,7 +185,7 @@ function changesOf(field) {
   if (name === "replicates" && written && typeof values.replicates === "object") {
     return () => ({ replicates: { ...values.replicates, n: Number(written) } });
   }
-  const isNumber = field.type === "number" && Number.isInteger(Number(written));
+  const isNumber = field.type === "number" && Number.isFinite(Number(written));
   return () => ({ [name]: written ? (isNumber ? Number(written) : written) : null });
 }
 

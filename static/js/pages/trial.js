@@ -19,7 +19,7 @@ import { startTensorBoard } from "../ui/tensorboard.js";
 import { isAtRest, isEnd, showMeaning, showStatus, showText } from "../ui/status.js";
 import { startNotes } from "../ui/notes.js";
 import { TagEditor } from "../ui/tag_editor.js";
-import { digits, duration, meanWithError, statusWord } from "../lib/formats.js";
+import { digits, duration, heardWords, meanWithError, statusWord } from "../lib/formats.js";
 import { FORMS } from "../lib/parameter_text.js";
 import { keptCode } from "../lib/rerun_words.js";
 import { copyText } from "../ui/copy.js";
@@ -38,6 +38,9 @@ const id = page.trial.id;
 let trial = page.trial;
 /** When the trial was as it is here, by the page's own clock. */
 let trialAt = performance.now();
+/** When its keeper was heard last, as it was said at `heardAt` by the page's own clock. @type {{ago: number, within: number} | null} */
+let { heard } = page;
+let heardAt = performance.now();
 /** The attempt whose output, metrics and readings are shown. */
 let attempt = page.attempt;
 /** The address says which: a newer one does not take its place. */
@@ -173,6 +176,11 @@ function run() {
 function showDuration() {
   const since = trial.duration !== null && !isEnd(trial.status) ? (performance.now() - trialAt) / 1000 : 0;
   showText(cell("duration"), duration(trial.duration === null ? null : trial.duration + since));
+}
+
+/** How long ago that was grows, until more is heard. */
+function showHeard() {
+  showText(cell("heard"), heardWords(heard && { ...heard, ago: heard.ago + (performance.now() - heardAt) / 1000 }));
 }
 
 /** @param {{message: string, look_at: string}[]} advice */
@@ -349,6 +357,9 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
   }
   const before = trial.attempt;
   show(frame.trial);
+  heard = frame.heard;
+  heardAt = performance.now();
+  showHeard();
   showAdvice(frame.advice);
   showEvents(frame.events);
   showFiles(frame.files);
@@ -430,4 +441,8 @@ showFiles(page.files);
 beginOutputs(page.streams);
 chart.start();
 resources.show();
-setInterval(() => document.visibilityState === "visible" && showDuration(), 1_000);
+setInterval(() => {
+  if (document.visibilityState !== "visible") return;
+  showDuration();
+  showHeard();
+}, 1_000);

@@ -52,8 +52,12 @@ def programs_folder() -> Path:
 class PostgresqlServer:
     """``start``, ``stop`` and ``kill`` as often as wanted; ``close`` removes everything."""
 
-    def __init__(self, faketime: str = "") -> None:
-        """``faketime``: the library of that name, for a server whose clock can be set; see ``set_clock``."""
+    def __init__(self, faketime: str = "", *, durable: bool = False) -> None:
+        """``faketime``: the library of that name, for a server whose clock can be set; see ``set_clock``.
+
+        ``durable``: commits are flushed to the disk, for what is measured; tests need it not.
+        """
+        self._options = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
         self._programs = programs_folder()
         self._folder = UnprivilegedFolder("pg")
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,6 +92,11 @@ class PostgresqlServer:
         return self._folder.path / "log"
 
     @property
+    def socket_folder(self) -> str:
+        """For clients that are not given a URL."""
+        return str(self._folder.path)
+
+    @property
     def pid(self) -> int:
         """Of the server's first process."""
         assert self._process is not None, "the server was not started"
@@ -102,7 +111,7 @@ class PostgresqlServer:
                 with open(self.log_file, "ab") as log:
                     self._process = subprocess.Popen(
                         [self._programs / "postgres", "-D", self._data, "-k", self._folder.path, "-h", "",
-                         "-c", "fsync=off", "-c", "full_page_writes=off"], cwd=self._folder.path,
+                         *self._options], cwd=self._folder.path,
                         stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                         env=self._environment, **self._folder.run_as)
             try:

@@ -73,6 +73,14 @@ def test_however_the_text_is_written_the_outcome_says_what_was_asked_for(text) -
     assert {name: values[name] for name in changes} == changes
 
 
+def test_a_budget_is_written_in_its_group_and_leaves_nothing_when_it_is_taken_out() -> None:
+    text = "trialConcurrency: 1\n"
+    changed = write_fields(text, {"budget.gpuHours": 2.5, "budget.money": 10, "gpuMemory": "6GB"})
+    assert yaml.safe_load(changed) == {"trialConcurrency": 1, "budget": {"gpuHours": 2.5, "money": 10},
+                                       "gpuMemory": "6GB"}
+    assert write_fields(changed, {"budget.gpuHours": None, "budget.money": None, "gpuMemory": None}) == text
+
+
 def test_the_v1_form_is_not_edited() -> None:
     with pytest.raises(ConfigInvalid, match="v1 form"):
         read_fields("trainingServicePlatform: local\ntrialConcurrency: 1\n")

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from nniweb.experiments.ingest import report_answers
+from nniweb.experiments.ingest import report_intervals
 from tests.nniweb.keeperapi.keeper_server import NniwebKeeperServer
 
 
@@ -18,6 +18,6 @@ class ReportsToNniweb:
     @pytest.fixture
     def keeper_server(self, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[NniwebKeeperServer]:
         # as the suite's forms ask: whoever waits for an order of the server need not wait for 10 s
-        monkeypatch.setattr(report_answers, "NEXT_REPORT_WITHIN", 0.2)
+        monkeypatch.setattr(report_intervals, "SHORTEST", 0.2)
         with NniwebKeeperServer(self.platform_name) as server:
             yield server

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from nniweb.experiments.models import User
+from nniweb.experiments.models import Cluster, User
 from nniweb.experiments.models.account import Role
 
 
@@ -50,3 +50,13 @@ def test_a_wrong_address_is_not_found(query, db) -> None:
 def test_a_member_is_offered_no_folder_on_the_server(db) -> None:
     assert "Code folder on the server" not in page_of(Role.MEMBER, "/new/").content.decode()
     assert "Code folder on the server" in page_of(Role.ADMIN, "/new/", "boss").content.decode()
+
+
+def test_field_by_field_begins_with_a_cluster_that_can_be_reached(db) -> None:
+    for name, health in (("a-broken", Cluster.Health.BAD), ("b-away", Cluster.Health.AWAY),
+                         ("c", Cluster.Health.UNKNOWN)):
+        Cluster.objects.create(name=name, platform="local", health=health)
+    start = page_of(Role.ADMIN, "/new/?way=fields").context["field_start"]
+    assert start.endswith("cluster: c\n")
+    Cluster.objects.filter(name="c").delete()
+    assert page_of(Role.ADMIN, "/new/?way=fields").context["field_start"].endswith("cluster: a-broken\n")

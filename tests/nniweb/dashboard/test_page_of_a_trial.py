@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from nniweb.experiments.models import (
+    ApiToken,
     Attempt,
     Cluster,
     Experiment,
@@ -17,6 +18,7 @@ from nniweb.experiments.models import (
     TrialEvent,
     TrialFile,
     TrialOutput,
+    User,
     Worker,
 )
 from nniweb.experiments.models.experiment import CodeArchive
@@ -79,6 +81,19 @@ def test_an_earlier_attempt_is_shown_by_its_number(page: Page, make_attempt: Mak
     assert "This is attempt 1, which is not the latest." in earlier
     assert "stream=stdout&amp;attempt=1" in earlier
     assert "of the second" in page(address, attempt="7"), "there is no such one"
+
+
+def test_it_names_the_token_that_asked_for_it(page: Page, make_attempt: MakeAttempt) -> None:
+    trial = make_attempt(status="RUNNING").trial
+    address = f"/trials/{trial.public_id}/"
+    assert "Asked for with" not in page(address)
+    user = User.objects.create_user("carol")
+    launched, asked = (ApiToken.objects.create(user=user, name=name, hash=name) for name in ("nightly", "an agent"))
+    Experiment.objects.update(token=launched)
+    assert "Asked for with the token <b>nightly</b> of carol." in page(address)
+    ApiToken.objects.filter(pk=asked.pk).update(ended_at=timezone.now())
+    Trial.objects.update(token=asked)
+    assert "Asked for with the token <b>an agent</b> of carol, which was ended." in page(address)
 
 
 def test_later_parameter_sets_are_listed(page: Page, make_attempt: MakeAttempt) -> None:

@@ -17,6 +17,7 @@ from nniweb.dashboard.words import (
     digits,
     digits_apart,
     duration,
+    heard_words,
     mean_with_error,
     outcome,
     parameter,
@@ -97,6 +98,16 @@ def test_a_standard_error_has_two_significant_digits(tmp_path: Path) -> None:
     assert [mean_with_error(*case) for case in cases] == said
     assert in_node(tmp_path, "lib/formats.js", "meanWithError",
                    f"{json.dumps(cases)}.map((each) => meanWithError(...each))") == said
+
+
+def test_a_page_says_when_a_keeper_was_heard_and_when_it_will_be(tmp_path: Path) -> None:
+    cases = [None, {"ago": 0.2, "within": 10}, {"ago": 40.4, "within": 100.0}, {"ago": 119.0, "within": 120},
+             {"ago": 190, "within": 120}]
+    said = ["", "last heard 0 s ago, next report within 10 s", "last heard 40 s ago, next report within 1 min",
+            "last heard 1 min 59 s ago, next report within 1 s",
+            "last heard 3 min 10 s ago, a report was due after 2 min"]
+    assert [heard_words(case) for case in cases] == said  # type: ignore[arg-type]
+    assert in_node(tmp_path, "lib/formats.js", "heardWords", f"{json.dumps(cases)}.map(heardWords)") == said
 
 
 def test_the_outcome_is_said_where_it_is_no_plain_success(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nniweb.experiments.ingest.report_intervals import Fleet, intervals
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialFile
 from nniweb.keeperapi.application import KeeperApplication
 from trialkeeper import contract
@@ -78,6 +79,50 @@ def test_many_reports_at_once_are_all_answered(application, make_attempt) -> Non
 
     assert {status for status, _, _ in asyncio.run(all_at_once())} == {200}
     assert Metric.objects.count() == 30
+
+
+def test_a_keeper_that_is_asked_back_late_keeps_no_connection(application, make_attempt,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "fleet", Fleet(50_000))
+    monkeypatch.setattr(intervals, "count_if_due", lambda: None)
+    path = f"trials/{make_attempt().job_name}/reports"
+    answers = [call(application, "POST", path, document(*entries)) for entries in ((STARTED,), (), (metric(2),))]
+    assert [headers.get("connection") for _, headers, _ in answers] == [None, "close", None]
+    assert [json.loads(body)["next_report_within"] > 30 for _, _, body in answers] == [False, True, False]
+
+
+def several(*reports: tuple[Attempt, str, dict[str, Any]]) -> bytes:
+    return json.dumps({"reports": [{"job_name": attempt.job_name, "token": token, **more, "keeper": {
+        "version": 1, "journal_id": "j1"}} for attempt, token, more in reports]}).encode()
+
+
+def test_signs_of_life_of_several_keepers_come_in_one_request_and_each_has_its_answer(application,
+                                                                                     make_attempt) -> None:
+    first, stopped, strange = make_attempt(), make_attempt(), make_attempt()
+    for attempt in (first, stopped, strange):
+        call(application, "POST", f"trials/{attempt.job_name}/reports", document(STARTED))
+    Attempt.objects.update(heard_at=None)
+    Trial.objects.filter(pk=stopped.trial_id).update(target="USER_CANCELED")
+    status, _, body = call(application, "POST", f"trials/{first.job_name}/reports/several", several(
+        (first, "token", {"resources": {"cpu_percent": 5.0}}), (stopped, "token", {}), (strange, "wrong", {})))
+    answers = json.loads(body)["answers"]
+    assert (status, [answer["status"] for answer in answers]) == (200, [200, 200, 401])
+    assert [len(answer.get("orders", [])) for answer in answers] == [0, 1, 0]
+    assert answers[0]["accepted"] == 1
+    assert set(Attempt.objects.filter(heard_at__isnull=False)) == {first, stopped}
+    first.refresh_from_db()
+    assert first.resources == {"cpu_percent": 5.0}
+
+
+@pytest.mark.parametrize("body", [
+    b"[]", b"{}", b'{"reports": []}', b'{"reports": [1]}', b'{"reports": [{"job_name": 1, "token": "t"}]}',
+    b'{"reports": [{"job_name": "a", "token": null}]}',
+    b'{"reports": [{"job_name": "a", "token": "t", "entries": [{"n": 1}]}]}',
+    json.dumps({"reports": [{"job_name": "a", "token": "t"}] * (contract.MOST_SEVERAL_REPORTS + 1)}).encode()])
+def test_several_reports_that_are_wrong_are_refused_together(application, make_attempt, body: bytes) -> None:
+    attempt = make_attempt()
+    status, _, answer = call(application, "POST", f"trials/{attempt.job_name}/reports/several", body)
+    assert (status, json.loads(answer)["error"]) == (400, "unreadable")
 
 
 def test_gzip_is_taken(application, make_attempt) -> None:

@@ -2,17 +2,14 @@
 
 import os
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 
-from trainingservice.command.config import CommandClusterSettings
+from tests.trainingservice.command.page_examples import settings_of
 from trainingservice.command.scheduler import Scheduler
 from trainingservice.submit_host.host import ThisMachine
 from trainingservice.trial_job_status import TrialJobStatus
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "platforms" / "command.md"
 NAME = "t0123456789a"
 ASKED = {"GPUS": "1", "CPUS": "4", "MEMORY_MB": "2048", "ARGUMENTS": "", "JOB_FOLDER": "/shared/job"}
 QSTAT_PBS = """
@@ -63,11 +60,7 @@ def put_programs(tmp_path, monkeypatch):
 
 def scheduler_of(name):
     """The scheduler as the page has it."""
-    [chapter] = [text for text in PAGE.read_text().split("\n## ") if text.startswith(name)]
-    section = yaml.safe_load(chapter.split("```yaml\n")[1].split("```")[0])["trainingService"]
-    fields = {field.alias for field in CommandClusterSettings.model_fields.values()}
-    return Scheduler(CommandClusterSettings(**{name: value for name, value in section.items() if name in fields}),
-                     ThisMachine())
+    return Scheduler(settings_of(name), ThisMachine())
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -86,7 +79,7 @@ def example(request, tmp_path, monkeypatch):
     return scheduler_of(request.param), calls
 
 
-def test_the_commands_of_the_page_are_understood(example, tmp_path):
+def test_the_commands_of_the_page_are_understood(example, tmp_path, request):
     scheduler, calls = example
     job_id = scheduler.submit(NAME, "/shared/job/job.sh", ASKED)
     assert job_id == "1204"
@@ -95,7 +88,8 @@ def test_the_commands_of_the_page_are_understood(example, tmp_path):
     assert NAME in said
     assert re.search(r"(ncpus=|-n |smp |request_cpus = )4\b", said)
     assert re.search(r"(ngpus=|num=|gpu=|request_gpus = )1\b", said)
-    assert "2048" in said
+    # SGE takes what is asked for as for each CPU
+    assert ("h_vmem=512M" if request.node.callspec.params["example"] == "SGE" else "2048") in said
     listed = scheduler.listed(["1204", "1205", "1206"])
     assert listed.is_whole
     assert {job: seen.status for job, seen in listed.seen.items()} == {"1204": TrialJobStatus.RUNNING,

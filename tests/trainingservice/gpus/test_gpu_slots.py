@@ -224,3 +224,32 @@ def test_two_who_chose_at_the_same_time_do_not_both_get_what_is_left():
     assert book.book_nodes("first", [booking])
     assert not book.book_nodes("second", [booking])
     assert book.book_nodes("first", [booking])  # its own is no other's
+
+
+# --- instances of a GPU that is cut ----------------------------------------------------------
+
+CUT = (GpuReading(1, memory_total=40 * GB), GpuReading(100020, memory_total=20 * GB, parent=0),
+       GpuReading(100090, memory_total=5 * GB, parent=0))
+
+
+@pytest.mark.parametrize(("request_", "expected"), [
+    (GpuRequest(1), (1,)), (GpuRequest(1, gpu_indices=(0,)), (100020,)),
+    (GpuRequest(1, gpu_indices=(100090,)), (100090,)),
+    (GpuRequest(2, for_each=1, gpu_indices=(0,)), (100020, 100090)), (GpuRequest(3, for_each=1), (1, 100020, 100090))])
+def test_an_instance_is_a_gpu_and_the_index_of_its_gpu_names_all_of_them(request_, expected):
+    assert choose_gpus(request_, CUT, {}, "ada") == Assigned(expected)
+
+
+def test_a_trial_with_several_gpus_gets_no_instances_because_cuda_shows_a_process_one():
+    answer = choose_gpus(GpuRequest(2), CUT, {}, "ada")
+    assert isinstance(answer, Impossible)
+    assert (answer.reason.code, answer.reason.arguments["has"]) == ("too_few_gpus", 1)
+
+
+def test_instances_are_booked_and_shared_by_memory_like_gpus():
+    waits = choose_gpus(GpuRequest(1, gpu_indices=(0,)), CUT, {"a": (100020,), "b": (100090,)}, "ada")
+    assert isinstance(waits, Waits)
+    needs = GpuRequest(1, gpu_indices=(0,), demand=GpuDemand(memory=6 * GB))
+    chosen = choose_gpus(needs, CUT, {"a": HeldGpus((100020,), memory=6 * GB)}, "ada")
+    assert isinstance(chosen, Assigned)
+    assert (chosen.indices, chosen.memory) == ((100020,), 6 * GB)

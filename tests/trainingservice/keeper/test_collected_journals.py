@@ -8,6 +8,7 @@ from trainingservice.errors import TemporaryError
 from trainingservice.keeper import collected_journals
 from trainingservice.keeper.collected_journals import LATE_FOR, CollectedJournals
 from trainingservice.keeper.journal_delivery import Reply
+from trainingservice.receiver.keeper_receiver import KeeperReceiver
 
 HEADER = ("j", {"version": 1})
 NOTE = {"experiment_id": "e", "token": "t", "report_interval": 1000.0}
@@ -107,3 +108,53 @@ def test_a_clock_that_jumps_back_stops_no_looking(collected, now, source):
     now[0] -= 86_400.0
     look_each_second(collected, now, 5)
     assert source.looks > before
+
+
+def test_quiet_journals_give_one_sign_of_life_together_as_often_as_the_server_wants(
+        collected, source, monkeypatch):
+    given = []
+
+    def deliver_quiet(urls, reports, several):
+        given.append([report.job_name for report in reports])
+        return [Reply(200, {"accepted": 1, "next_report_within": 100 if report.job_name == "t2" else 0.0})
+                for report in reports]
+
+    monkeypatch.setattr(collected_journals, "deliver_quiet", deliver_quiet)
+    source.is_there = True
+    for name in ("t1", "t2", "t3"):
+        collected._add(name, NOTE)
+    jobs = list(collected._jobs.values())
+    collected._look(jobs[0])
+    collected._look(jobs[1])
+    collected._give_signs_of_life(jobs)
+    assert given == [["t1", "t2"]], "the third has no journal yet"
+    waits = [job.speaks_at - collected_journals.time.monotonic() for job in jobs]
+    assert 99 < waits[1] <= 100
+    assert 9 < waits[0] <= 10, "of a server that does not say how often"
+    source.entries = [{"n": 2, "at": 1.0, "type": "metric"}]
+    collected._look(jobs[0])
+    jobs[0].waiting, jobs[0].speaks_at = [], 0.0
+    collected.finish("t2")
+    jobs[1].speaks_at = 0.0
+    collected._give_signs_of_life(jobs)
+    assert given[1:] == [["t1"]], "the job of the second has ended"
+
+
+def test_signs_of_life_are_given_through_a_real_server_and_their_orders_reach_the_keepers(tmp_path, monkeypatch):
+    obeyed = []
+
+    class Quiet(Source):
+        def obey(self, orders):
+            obeyed.extend(order["order"] for order in orders)
+
+    with KeeperReceiver(installation="test") as receiver:
+        collected = CollectedJournals(tmp_path, lambda: (receiver.url,), lambda experiment, name: Quiet())
+        for name in ("t1", "t2"):
+            collected._add(name, {**NOTE, "token": receiver.access_for(name).token})
+            collected._jobs[name].source.is_there = True
+        receiver.order_stop("t2", "it was canceled")
+        jobs = list(collected._jobs.values())
+        for job in jobs:
+            collected._look(job)
+        collected._give_signs_of_life(jobs)
+    assert obeyed == ["stop"]

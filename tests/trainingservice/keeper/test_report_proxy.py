@@ -1,6 +1,7 @@
 """Requests that an agent passes on: what goes to the server, and what does not."""
 
 import base64
+import json
 import queue
 import threading
 from collections.abc import Mapping
@@ -9,8 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.fakes.ssh_machine import free_port
+from trainingservice.keeper import report_proxy
 from trainingservice.keeper.report_proxy import ReportProxy
 from trainingservice.receiver.keeper_receiver import KeeperReceiver
+from trainingservice.receiver.receiver_http import Answer
 from trialkeeper import contract
 
 
@@ -90,6 +93,74 @@ def test_a_keeper_that_goes_away_in_the_middle_is_forgotten(desk, answers):
     ask(desk, path, b"{}")
     assert answers.come.get(timeout=90)[0] == 7
     assert answers.come.empty()
+
+
+def quiet_report(desk, number, job_name, token, entries=b"[]"):
+    body = b'{"keeper": {"version": 1, "journal_id": "j"}, "sent_at": 1.0, "entries": %s}' % entries
+    desk.hear({"event": "relay", "relay": number, "method": "POST",
+               "path": f"{contract.URL_PREFIX}trials/{job_name}/reports",
+               "headers": {"authorization": f"Bearer {token}"}, "length": len(body)})
+    desk.hear({"event": "relay", "relay": number, "data": base64.b64encode(body).decode()})
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The last part of the path of each request that a server has answered."""
+    paths: list[str] = []
+    ask_session = report_proxy.ServerSession.ask
+
+    def counted(session, method, url, headers, body):
+        answer = ask_session(session, method, url, headers, body)
+        paths.append(url.rpartition("/")[2])
+        return answer
+
+    monkeypatch.setattr(report_proxy.ServerSession, "ask", counted)
+    return paths
+
+
+def test_reports_without_entries_are_passed_on_together_and_each_keeper_has_its_own_answer(
+        desk, answers, receiver, asked, monkeypatch):
+    monkeypatch.setattr(report_proxy, "GATHER", 1.0)
+    tokens = [receiver.access_for(f"attempt{number}").token for number in range(20)]
+    receiver.order_stop("attempt3", "it was canceled")
+    quiet_report(desk, 99, "attempt0", "wrong")
+    for number, token in enumerate(tokens):
+        quiet_report(desk, number, f"attempt{number}", token)
+    come = {}
+    for _ in range(21):
+        number, status, _, body = answers.come.get(timeout=90)
+        come[number] = status, json.loads(body)
+    assert {number: status for number, (status, _) in come.items()} == {**dict.fromkeys(range(20), 200), 99: 401}
+    assert [number for number, (_, answer) in come.items() if answer.get("orders")] == [3]
+    assert come[5][1]["installation"] == "test"
+    assert come[5][1]["accepted"] == 0
+
+
+def test_one_request_is_enough_for_them(desk, answers, receiver, asked, monkeypatch):
+    monkeypatch.setattr(report_proxy, "GATHER", 1.0)
+    for number in range(20):
+        quiet_report(desk, number, f"attempt{number}", receiver.access_for(f"attempt{number}").token)
+    assert {answers.come.get(timeout=90)[1] for _ in range(20)} == {200}
+    assert asked == ["several"]
+
+
+def test_a_server_that_does_not_take_several_gets_each_of_them_alone(desk, answers, receiver, asked, monkeypatch):
+    monkeypatch.setattr(report_proxy, "GATHER", 0.5)
+    monkeypatch.setattr(KeeperReceiver, "_post_several", lambda *_: Answer(404, {"installation": "test"}))
+    tokens = [receiver.access_for(f"attempt{number}").token for number in range(3)]
+    for _ in range(2):
+        for number, token in enumerate(tokens):
+            quiet_report(desk, number, f"attempt{number}", token)
+        assert {answers.come.get(timeout=90)[1] for _ in range(3)} == {200}
+    assert asked.count("several") == 1, "it is not asked again for a while"
+
+
+def test_a_report_with_entries_waits_for_no_other(desk, answers, receiver, asked, monkeypatch):
+    monkeypatch.setattr(report_proxy, "GATHER", 60.0)
+    entry = b'[{"n": 1, "at": 1.0, "type": "started", "pid": 1, "host": "h"}]'
+    quiet_report(desk, 1, "attempt", receiver.access_for("attempt").token, entry)
+    assert answers.come.get(timeout=50)[1] == 200
+    assert asked == ["reports"]
 
 
 class CountingServer(ThreadingHTTPServer):

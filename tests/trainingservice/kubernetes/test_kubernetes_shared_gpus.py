@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from trainingservice.kubernetes.config import JobTrialOptions
+from trainingservice.kubernetes.config import JobClusterSettings, JobTrialOptions
+from trainingservice.kubernetes.service import KubernetesTrainingService
 from trainingservice.kubernetes_base.config import RoleSettings
+from trainingservice.kubernetes_base.pod_template import resources_of
+from trainingservice.trial_job import GpuDemand, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
 
 SHARES = "nvidia.com/gpu.shared"
@@ -48,3 +51,32 @@ def test_the_check_looks_for_what_the_file_calls_them(bench, shares, resource: s
     [finding] = [finding for finding in found if finding.check == "gpus"]
     assert finding.ok is ok
     assert resource in finding.message
+
+
+GB = 1024 ** 3
+RESOURCES = [{"resource": "nvidia.com/mig-1g.10gb", "memorySize": "10gb"},
+             {"resource": "nvidia.com/mig-3g.40gb", "memorySize": "40gb"}]
+COUNTED = [{"resource": "nvidia.com/gpumem", "memorySize": "1mb", "several": True, "besideGpu": True}]
+
+
+@pytest.mark.parametrize(("resources", "number", "memory", "expected"), [
+    (None, 1, 6 * GB, None), (RESOURCES, 1, 0, None), (RESOURCES, 2, 6 * GB, None), (RESOURCES, None, 6 * GB, None),
+    (RESOURCES, 1, 6 * GB, {"nvidia.com/mig-1g.10gb": 1}), (RESOURCES, 1, 11 * GB, {"nvidia.com/mig-3g.40gb": 1}),
+    (RESOURCES, 1, 41 * GB, None), (COUNTED, 1, 6 * GB, {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 6144}),
+    ([*RESOURCES, *COUNTED], 1, 10 * GB, {"nvidia.com/mig-1g.10gb": 1})])
+def test_a_pod_that_needs_a_part_of_a_gpu_asks_for_the_smallest_that_has_enough(
+        resources, number, memory, expected) -> None:
+    settings = JobClusterSettings.model_validate({"gpuMemoryResources": resources})
+    assert settings.gpu_shares(RoleSettings(), number, memory) == expected
+
+
+def test_a_trial_with_gpu_memory_gets_a_pod_with_that_part(bench) -> None:
+    settings = bench.platform.new_service(bench.context()).settings
+    service = KubernetesTrainingService(settings.model_copy(update={
+        "gpu_memory_resources": JobClusterSettings.model_validate({"gpuMemoryResources": RESOURCES}
+                                                                 ).gpu_memory_resources}), bench.context())
+    form = replace(bench.form("true"), options=asking("nvidia.com/gpu"), gpu_number=1)
+    job = TrialJobDetail(form.job_name, TrialJobStatus.WAITING, replace(form, gpu_demand=GpuDemand(memory=6 * GB)), 0.0)
+    assert resources_of(service.roles_of(job)[0]) == {"nvidia.com/mig-1g.10gb": "1"}
+    stays = replace(job, form=replace(job.form, stays_for=60.0))
+    assert resources_of(service.roles_of(stays)[0]) == {"nvidia.com/gpu": "1"}

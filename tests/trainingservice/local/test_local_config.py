@@ -69,3 +69,19 @@ def test_of_a_shell_three_variables_are_recorded_and_a_file_that_gives_them_has_
     assert recorded["shellEnvironment"] == {"path": "/v/bin:/bin", "virtualEnv": "/v", "condaPrefix": "/c"}
     given = LocalTrialOptions.model_validate({"shellEnvironment": {"path": "/usr/bin"}})
     assert given.with_shell(shell) == given
+
+
+@pytest.mark.parametrize(("given", "cpus", "memory"), [({}, None, None), ({"trialCpuNumber": 0.5}, 0.5, None),
+                                                       ({"trialMemorySize": "1.5gb"}, None, 1536 * 1024 ** 2),
+                                                       ({"trialMemorySize": 100}, None, 100 * 1024 ** 2)])
+def test_a_trial_may_be_limited_to_cpus_and_memory(given, cpus, memory):
+    options = LocalTrialOptions.model_validate({"nodes": 2, **given})
+    assert (options.cpus_of_a_node(), options.memory_of_a_node()) == (cpus, memory)
+    assert options.cpus_of_a_trial() == 2 * (cpus or 1.0)
+
+
+@pytest.mark.parametrize("given", [{"trialCpuNumber": 0}, {"trialCpuNumber": float("inf")}, {"trialMemorySize": 0},
+                                   {"trialMemorySize": "much"}])
+def test_limits_of_nothing_are_refused(given):
+    with pytest.raises(ValidationError):
+        LocalTrialOptions.model_validate(given)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.nvidia_smi import instance_uuid
 from trainingservice.base import MachineDetail
 from trainingservice.errors import PermanentError
 from trainingservice.gpus import gpu_watch
@@ -296,3 +297,29 @@ def test_trials_that_say_how_much_memory_they_need_share_a_gpu_while_there_is_so
     assert runs(bench, service, third) == "0"
     let_end(first)
     assert runs(bench, service, large) == "0"
+
+
+def test_instances_of_a_gpu_that_is_cut_are_gpus_of_their_own(bench, nvidia_smi, service, gpu_job):
+    nvidia_smi.state["gpus"][0]["instances"] = [(2, "3g.20gb", 8000), (9, "1g.5gb", 4000)]
+    nvidia_smi.write()
+    first, second, third = (gpu_job(1, gpu_indices=[0]) for _ in range(3))
+    for form in (first, second, third):
+        service.submit_trial_job(form)
+    assert {runs(bench, service, first), runs(bench, service, second)} == {instance_uuid(0, 2), instance_uuid(0, 9)}
+    assert {service.get_trial_job(form.job_name).gpu_indices for form in (first, second)} == {(100020,), (100090,)}
+    waits(bench, service, third, f"GPU 100020 is held by {first.job_name}")
+    [machine] = service.list_machines()
+    assert [gpu["name"] for gpu in machine.gpus] == ["Fake H0", "Fake H0 MIG 3g.20gb", "Fake H0 MIG 1g.5gb"]
+    let_end(second)
+    assert runs(bench, service, third) == instance_uuid(0, 9)
+
+
+def test_trials_that_share_a_gpu_are_clients_of_mps_where_it_runs(bench, nvidia_smi, service):
+    service.set_cluster_metadata("local_config", '{"mpsPipeDirectory": "/run/mps", "mpsThreadPercentage": 25}')
+    say = "echo $CUDA_MPS_PIPE_DIRECTORY $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+    shares, whole = (replace(bench.form(say, gpu_number=1), gpu_demand=GpuDemand(memory=memory * 1024 ** 3),
+                             options=LocalTrialOptions()) for memory in (6, 0))
+    for form in (shares, whole):
+        service.submit_trial_job(form)
+        bench.wait_for_status(service, form, TrialJobStatus.SUCCEEDED)
+    assert (bench.output(shares), bench.output(whole)) == ("/run/mps 25 0=6144M\n", "\n")

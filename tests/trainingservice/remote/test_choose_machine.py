@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from trainingservice.gpus.gpu_slots import GpuReading, Impossible, Waits
+from trainingservice.gpus.gpu_slots import GpuReading, HeldGpus, Impossible, Waits
+from trainingservice.machine_shares.shares import MachineShare, room_of
 from trainingservice.remote.scheduling import MachineView, Placed, choose_machine, choose_machines, machines_to_keep
 from trainingservice.trial_job import GpuDemand
 
@@ -103,3 +104,50 @@ def test_a_trial_that_ran_out_of_gpu_memory_goes_where_the_gpus_are_larger():
     refused = choose_machine(1, (small, replace(small, name="cyd")), demand=GpuDemand(True, 16 << 30))
     assert isinstance(refused, Impossible)
     assert {one["code"] for one in refused.reason.arguments["machines"]} == {"gpus_too_small"}
+
+
+GB = 1024 ** 3
+
+
+def full(machine, cpus, memory):
+    """The machine with room for four CPUs and 8 GB, of which one job holds so much."""
+    return replace(machine, room=MachineShare(4.0, 8 * GB), booked={"job0": HeldGpus(share=MachineShare(cpus, memory))})
+
+
+@pytest.mark.parametrize("number", [None, 0, 1])
+def test_a_trial_goes_where_its_memory_and_its_cpus_are_left(number):
+    choice = choose_machine(number, (full(ADA, 0.0, 6 * GB), full(BOB, 2.0, 0)), share=MachineShare(2.0, 4 * GB))
+    assert isinstance(choice, Placed)
+    assert choice.address == "bob"
+
+
+def test_a_trial_that_waits_for_memory_says_where_how_much_is_left():
+    waits = choose_machine(None, (full(ADA, 0.0, 6 * GB), full(BOB, 3.5, 0)), share=MachineShare(1.0, 4 * GB))
+    assert isinstance(waits, Waits)
+    assert waits.reason.code == "machines_busy"
+    assert [(one["code"], one["machine"], one["free_cpus"], one["free_memory"])
+            for one in waits.reason.arguments["machines"]] == [
+        ("machine_share_held", "ada", 4.0, 2 * GB), ("machine_share_held", "bob", 0.5, 8 * GB)]
+    assert "other trials have the rest of machine ada, 4 CPUs and 2.0 GB are left" in waits.reason
+
+
+def test_a_trial_that_no_machine_can_ever_have_is_refused():
+    never = choose_machine(1, (full(ADA, 0.0, 0),), share=MachineShare(0.0, 9 * GB))
+    assert isinstance(never, Impossible)
+    assert never.reason.arguments["machines"][0]["code"] == "machine_too_small"
+    assert "may have 8.0 GB of memory of machine ada" in never.reason
+
+
+def test_each_node_finds_its_memory_on_a_machine_of_its_own():
+    share = MachineShare(1.0, 4 * GB)
+    placed = choose_machines(2, None, (full(ADA, 0, 0), full(BOB, 0, 0)), share=share)
+    assert [one.address for one in placed] == ["ada", "bob"]
+    assert isinstance(choose_machines(2, None, (full(ADA, 0, 6 * GB), full(BOB, 0, 0)), share=share), Waits)
+
+
+@pytest.mark.parametrize(("about", "given", "expected"), [
+    ({}, (None, None), MachineShare()), ({"for_trials": None}, (2.0, None), MachineShare(2.0, 0)),
+    ({"for_trials": {"cpus": 8.0, "memory": 7 * GB}}, (None, None), MachineShare(8.0, 7 * GB)),
+    ({"for_trials": {"cpus": 8.0, "memory": None}}, (0.5, 512), MachineShare(0.5, GB // 2))])
+def test_trials_have_what_the_machine_tells_unless_its_administrator_says_otherwise(about, given, expected):
+    assert room_of(about, *given) == expected

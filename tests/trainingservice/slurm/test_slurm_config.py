@@ -102,6 +102,18 @@ def test_gpus_become_generic_resources(options, number, gres):
     assert found == ([gres] if gres else [])
 
 
+@pytest.mark.parametrize(("options", "number", "gigabytes", "gres"), [
+    ({}, 1, 6, "gpu:1"), ({"gpuShardMemory": "1gb"}, 1, 0, "gpu:1"), ({"gpuShardMemory": "1gb"}, 1, 5.5, "shard:6"),
+    ({"gpuShardMemory": "4gb"}, 1, 4, "shard:1"), ({"gpuShardMemory": "1gb"}, 2, 6, "gpu:2"),
+    ({"gpuShardMemory": "1gb", "reuseMode": True}, 1, 6, "gpu:1"),
+    ({"gpuShardMemory": "1gb", "nodes": 2}, 1, 6, "gpu:1"),
+    ({"gpuShardMemory": "1gb", "gpuType": "a100"}, 1, 6, "gpu:a100:1"),
+    ({"gpuShardMemory": "1gb", "gres": "shard:3"}, 1, 6, "shard:3")])
+def test_a_trial_that_needs_a_part_of_a_gpu_asks_for_shards_where_there_are_some(options, number, gigabytes, gres):
+    words = sbatch_options(SlurmTrialOptions.model_validate(options), number, int(gigabytes * 1024 ** 3))
+    assert f"--gres={gres}" in words
+
+
 def test_what_is_left_out_is_left_to_the_cluster():
     assert sbatch_options(SlurmTrialOptions(), None) == ["--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
 

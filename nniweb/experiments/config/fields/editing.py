@@ -20,8 +20,9 @@ from trainingservice.words.spellings import fold
 
 #: Fields that a form may hold, as paths of the v2 form.
 EDITABLE: tuple[str, ...] = (
-    "experimentName", "description", "trialCommand", "trialConcurrency", "trialGpuNumber", "maxTrialNumber",
-    "maxExperimentDuration", "maxTrialDuration", "tuner.name", "tuner.classArgs", "assessor.name", "assessor.classArgs",
+    "experimentName", "description", "trialCommand", "trialConcurrency", "trialGpuNumber", "gpuMemory",
+    "maxTrialNumber", "budget.gpuHours", "budget.trials", "budget.money", "maxExperimentDuration",
+    "maxTrialDuration", "tuner.name", "tuner.classArgs", "assessor.name", "assessor.classArgs",
     "constraints", "outcomeConstraints", "startPoints", "startFrom", "replicates", "cluster", "clusters",
     "searchSpace", "searchSpaceFile", "useAnnotation", "trainingService", "trialOptions")
 _WIDTH = 100

@@ -29,6 +29,7 @@ from nniweb.worker.rounds.failed_trials import (
     results_of,
     why_given_up,
 )
+from nniweb.worker.rounds.telling.ended_spans import show_ended
 from nniweb.worker.rounds.telling.told_results import end_of_trial, ends_of_sets, tell_results_of_sets
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS, WorkCounts
 from trainingservice.trial_job_status import TrialJobStatus
@@ -106,7 +107,9 @@ def _tell_ends(work: ClusterWork, experiment: Experiment, trials: Sequence[Trial
     if taught:
         _log_ends(experiment, trials, results)
         _log_proposals(events if experiment.has_replicates else ())
-        work.tuners.tell(experiment, events)
+        work.tuners.tell(experiment, events, {} if experiment.multi_phase or experiment.has_replicates else {
+            trial.ask_number: trial.public_id for trial in trials})
+        show_ended(experiment, trials)
     if experiment.assessor is not None:
         for trial in trials:
             work.tuners.trial_end(experiment, trial.public_id, trial.status == TrialJobStatus.SUCCEEDED)

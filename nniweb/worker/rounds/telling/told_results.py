@@ -82,7 +82,7 @@ def tell_results_of_sets(work: ClusterWork, experiment: Experiment) -> None:
             logger.info("trial %d reported the result of parameter set %d%s", trial.sequence_id, row.index,
                         "" if row.final_number is None else f": the tuner is told {row.final_number:g}",
                         extra={"trial": trial.public_id})
-        work.tuners.tell(experiment, events)
+        work.tuners.tell(experiment, events, {row.parameter_id: trials[row.trial_id].public_id for row in sets})
 
 
 def ends_of_sets(experiment: Experiment, trials: Sequence[Trial], results: Mapping[int, Sequence[float | None]]

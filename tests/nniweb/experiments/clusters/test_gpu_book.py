@@ -5,8 +5,11 @@ import pytest
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Attempt, NodeBooking
 from trainingservice.gpus.gpu_slots import GpuBooking
+from trainingservice.machine_shares.shares import MachineShare
 
 pytestmark = pytest.mark.django_db
+
+GB = 1024 ** 3
 
 
 def test_what_one_experiment_holds_another_one_does_not_get(make_attempt) -> None:
@@ -49,6 +52,59 @@ def test_the_nodes_of_a_trial_are_booked_together_or_not_at_all(make_attempt) ->
     assert not book.book("m2", make_attempt().job_name, (3,), 1)
     book.free(mine.job_name)
     assert (book.booked("m1"), book.booked("m2"), NodeBooking.objects.count()) == ({}, {other.job_name: (1,)}, 0)
+
+
+ROOM = MachineShare(4.0, 8 * GB)
+
+
+def share(cpus: float, memory: int) -> list[GpuBooking]:
+    """Of machine m1, without GPUs."""
+    return [GpuBooking("m1", (), share=MachineShare(cpus, memory), machine_room=ROOM)]
+
+
+def test_cpus_and_memory_of_a_machine_are_given_once_over_all_experiments(make_attempt) -> None:
+    book, of_another_process = AttemptGpuBook(), AttemptGpuBook()
+    first, second, third = (make_attempt().job_name for _ in range(3))
+    assert book.book_nodes(first, share(3.0, 2 * GB))
+    assert not of_another_process.book_nodes(second, share(1.5, GB))
+    assert not of_another_process.book_nodes(second, share(1.0, 7 * GB))
+    assert of_another_process.book_nodes(second, share(1.0, 6 * GB))
+    assert book.book_nodes(first, share(3.0, 2 * GB))  # its own booking is no other's
+    held = book.booked("m1")
+    assert {name: (tuple(one), one.share) for name, one in held.items()} == {
+        first: ((), MachineShare(3.0, 2 * GB)), second: ((), MachineShare(1.0, 6 * GB))}
+    assert Attempt.objects.get(job_name=first).gpu_indices is None  # GPUs are not looked at
+    assert not book.book_nodes(third, share(0.5, 0))
+    book.free(first)
+    assert book.book_nodes(third, share(0.5, 0))
+    Attempt.objects.filter(job_name=second).update(stage=Attempt.Stage.ENDED)
+    assert set(book.booked("m1")) == {third}
+
+
+def test_a_trial_that_asks_for_gpus_alone_needs_no_room_and_one_with_both_needs_both(make_attempt) -> None:
+    book = AttemptGpuBook()
+    first, second, third = (make_attempt().job_name for _ in range(3))
+    assert book.book_nodes(first, share(4.0, 0))
+    both = GpuBooking("m1", (1,), share=MachineShare(1.0, 0), machine_room=ROOM)
+    assert not book.book_nodes(second, [both])
+    assert book.book("m1", third, (0,), 1)
+    book.free(first)
+    assert book.book_nodes(second, [both])
+    assert not book.book("m1", first, (1,), 1)
+
+
+def test_each_node_of_a_trial_holds_as_much(make_attempt) -> None:
+    book, mine = AttemptGpuBook(), make_attempt().job_name
+    nodes = [GpuBooking(identity, (), share=MachineShare(2.0, GB), machine_room=ROOM)
+             for identity in ("m1", "m2", "m2")]
+    assert book.book_nodes(mine, nodes)
+    assert (book.booked("m1")[mine].share, book.booked("m2")[mine].share) == (
+        MachineShare(2.0, GB), MachineShare(4.0, 2 * GB))
+
+
+def test_a_machine_that_tells_nothing_refuses_nobody(make_attempt) -> None:
+    booking = GpuBooking("m1", (), share=MachineShare(64.0, 900 * GB))
+    assert all(AttemptGpuBook().book_nodes(make_attempt().job_name, [booking]) for _ in range(2))
 
 
 def test_the_nodes_of_a_trial_that_has_ended_hold_nothing(make_attempt) -> None:

@@ -341,6 +341,36 @@ def test_unknown_is_shown_after_five_minutes_of_silence_and_is_not_an_end(rig: R
     rig.until(lambda: statuses(experiment)[0] == "SUCCEEDED")
 
 
+def test_a_keeper_that_may_be_quiet_for_two_minutes_is_not_given_up_earlier(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, end=False)
+    Attempt.objects.update(report_within=120)
+    end(rig, trial)
+    rig.until(lambda: Attempt.objects.filter(observed_end__isnull=False).exists())
+    rig.skip(140)
+    rig.rounds()
+    assert statuses(experiment) == ["RUNNING"]
+    rig.skip(20)
+    rig.until(lambda: status_of(experiment) == "DONE")
+
+
+def test_a_keeper_of_a_large_installation_that_was_just_heard_costs_no_write_while_its_platform_is_away(
+        rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [trial] = rig.submitted(experiment, 1)
+    report(trial, 0.1, end=False)
+    Attempt.objects.update(report_within=120)
+    rig.service.say(trial.public_id, TrialJobStatus.UNKNOWN)
+    rig.rounds()
+    assert Attempt.objects.get().unseen_since is None
+    rig.skip(160)
+    rig.until(lambda: Attempt.objects.get().unseen_since is not None)
+    assert statuses(experiment) == ["RUNNING"]
+    rig.skip(301)
+    rig.until(lambda: statuses(experiment) == ["UNKNOWN"])
+
+
 def test_what_the_platform_says_of_a_state_it_does_not_know_replaces_why_the_trial_waited(rig: Rig) -> None:
     experiment = rig.experiment(trial_concurrency=1)
     [trial] = rig.submitted(experiment, 1)

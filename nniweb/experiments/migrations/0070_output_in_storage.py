@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0067_charged_owner_and_group")]
+    dependencies = [("experiments", "0069_report_intervals")]
 
     operations = [
         migrations.AddField("experiment", "output_stored_until", models.DateTimeField(editable=False, null=True)),

@@ -1,0 +1,1 @@
+"""What ``benchmarks/fleet.py`` runs: rows of running trials, their platform, and the program that is their keepers."""

@@ -1,0 +1,1 @@
+"""What a trial has of its machine beside GPUs: processors and main memory."""
