@@ -43,7 +43,7 @@ QUESTIONS: tuple[tuple[str, float, str | None], ...] = (
     ("filter by a result", DATA_LIMIT, "trials/?filter=result > 0.999"),
     ("filter by a parameter", DATA_LIMIT, "trials/?filter=x > 0.999"),
     ("chart of results", DATA_LIMIT, "chart/"),
-    ("intermediate results", DATA_LIMIT, "series/"),
+    ("intermediate results", DATA_LIMIT, "series/?which=top"),
     ("parameters", DATA_LIMIT, "parameters/"),
     ("importance", 2000.0, "parameters/importance/"),
     ("timeline", DATA_LIMIT, "timeline/"),

@@ -13,7 +13,14 @@ from django.db.migrations import operations
 from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import NOT_PROVIDED, Field, ForeignKey
+from django.db.models import (
+    NOT_PROVIDED,
+    Field,
+    ForeignKey,
+    PositiveBigIntegerField,
+    PositiveIntegerField,
+    PositiveSmallIntegerField,
+)
 
 #: Tables whose rows grow with trials.
 BIG = frozenset({
@@ -70,6 +77,8 @@ def _of_new_field(field: Field[Any, Any]) -> Iterator[str]:
         yield "a default that is worked out for each row writes all rows anew"
     elif not field.null and field.default is NOT_PROVIDED and field.db_default is NOT_PROVIDED:
         yield "a column that must not be null needs a constant default, or may be null"
+    if isinstance(field, PositiveIntegerField | PositiveSmallIntegerField | PositiveBigIntegerField):
+        yield "its CHECK looks through all rows (the same field without \"Positive\" has none)"
     if field.unique or field.db_index or isinstance(field, ForeignKey) and field.db_constraint:
         yield "its index or foreign key looks through all rows (a ForeignKey needs db_constraint=False, db_index=False)"
 
