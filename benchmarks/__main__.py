@@ -63,6 +63,8 @@ PROGRAMS = {
     "replicates": Program(30, ("--seeds", "2", "--tuners", "Random", "--at-once", "1")),
     "live_latency": Program(10, ("20",)),
     "long_histories": Program(30, ("--trials", "2000", "--rounds", "1")),
+    "large_database": Program(60, ("--database", "sqlite", "--experiments", "100", "--trials", "2000",
+                                   "--metrics", "20000", "--within", "1000")),
     "checkpoints": Program(15, ("--megabytes", "128", "--rounds", "1")),
     "retention": Program(20, ("--trials", "300", "--seconds", "2")),
     "dashboard": Program(30, ("1000x10",)),

@@ -1,0 +1,108 @@
+"""No new migration locks a big table for longer than it takes to change the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, migrations, models, transaction
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.migration import Migration
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+from tests.nniweb.migration_locks import BIG, SMALL_TABLES, long_locks
+
+APP = "experiments"
+#: The last one of before this rule.
+BEFORE = (APP, "0067_charged_owner_and_group")
+
+#: What is accepted. Each reads the attempts once, which are as many as trials, and writes none of them.
+KNOWN = {"0068_machine_shares: Create index attempts_holding_shares on field(s) machine_identity of model attempt: "
+         "it looks through all rows while nobody can write",
+         "0069_report_intervals: Add field report_within to attempt: its CHECK looks through all rows (the same field "
+         'without "Positive" has none)'}
+AFTER_KNOWN = (APP, "0069_report_intervals")
+
+
+@pytest.fixture(scope="module")
+def loader() -> MigrationLoader:
+    return MigrationLoader(None)
+
+
+@pytest.fixture(scope="module")
+def latest(loader: MigrationLoader) -> ProjectState:
+    return loader.project_state()
+
+
+def new_migrations(loader: MigrationLoader) -> list[tuple[str, str]]:
+    [latest] = loader.graph.leaf_nodes(APP)
+    return [key for key in loader.graph.forwards_plan(latest) if key[0] == APP and key[1] > BEFORE[1]]
+
+
+def test_no_new_migration_holds_up_a_big_table(loader: MigrationLoader) -> None:
+    found = {f"{key[1]}: {said}" for key in new_migrations(loader)
+             for said in long_locks(loader.graph.nodes[key], loader.project_state(key, at_end=False))}
+    assert found == KNOWN, "change the migration, or fill the table in the background (see docs/scale.md)"
+
+
+def test_big_tables_are_tables(latest: ProjectState) -> None:
+    assert {(APP, name) for name in BIG} <= latest.models.keys()
+
+
+@pytest.mark.parametrize(("operation", "is_refused"), [
+    (lambda: migrations.AddField("metric", "note", models.TextField(null=True)), False),
+    (lambda: migrations.AddField("metric", "note", models.IntegerField(default=0)), False),
+    (lambda: migrations.AddField("metric", "note", models.IntegerField(default=int)), True),
+    (lambda: migrations.AddField("metric", "note", models.IntegerField()), True),
+    (lambda: migrations.AddField("metric", "note", models.PositiveIntegerField(null=True)), True),
+    (lambda: migrations.AddField("metric", "note", models.IntegerField(null=True, db_index=True)), True),
+    (lambda: migrations.AddField("trial", "other", models.ForeignKey("experiments.user", models.CASCADE, null=True)),
+     True),
+    (lambda: migrations.AddField("user", "note", models.IntegerField(default=int)), False),
+    (lambda: migrations.AddIndex("metric", models.Index(fields=["number"], name="metrics_by_number")), True),
+    (lambda: migrations.AddIndex("cluster", models.Index(fields=["name"], name="clusters_by_name")), False),
+    (lambda: migrations.AddConstraint("trial", models.UniqueConstraint(fields=["token"], name="one")), True),
+    (lambda: migrations.RemoveField("metric", "revision"), False),
+    (lambda: migrations.RunPython(migrations.RunPython.noop), True),
+    (lambda: migrations.RunPython(migrations.RunPython.noop, hints={SMALL_TABLES: True}), False),
+    (lambda: migrations.RunSQL("UPDATE experiments_metric SET n = n"), True),
+    (lambda: migrations.AlterField("metric", "kind", models.CharField(max_length=30)), False),
+    (lambda: migrations.AlterField("metric", "kind", models.CharField(max_length=5)), True),
+    (lambda: migrations.AlterField("metric", "kind", models.TextField()), True),
+    (lambda: migrations.AlterField("metric", "number", models.FloatField()), True),
+    (lambda: migrations.AlterField("metric", "n", models.BigIntegerField(help_text="The number.")), False),
+    (lambda: migrations.AlterUniqueTogether("metric", {("attempt", "kind")}), True),
+])
+def test_what_locks_a_big_table_is_seen(latest: ProjectState, operation: Callable[[], Operation], is_refused: bool
+                                        ) -> None:
+    migration = Migration("9999_new", APP)
+    migration.operations = [operation()]
+    assert bool(list(long_locks(migration, latest.clone()))) is is_refused
+
+
+def _files_and_reads() -> dict[str, Any]:
+    """Of each big table: which file has its rows, and how many rows this transaction has read from it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, relfilenode, pg_stat_get_xact_tuples_returned(oid) FROM pg_class WHERE relname = ANY(%s)",
+            [[f"{APP}_{name}" for name in BIG]])
+        return {name: rest for name, *rest in cursor.fetchall()}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_on_postgresql_their_rows_are_neither_read_nor_written(make_attempt: Callable[..., Any], loader: MigrationLoader
+                                                               ) -> None:
+    """With the migrations themselves, in a transaction that is undone."""
+    if connection.vendor != "postgresql" or new_migrations(loader)[-1] == AFTER_KNOWN:
+        return  # SQLite has one process at a time while it is migrated
+    make_attempt()
+    with transaction.atomic():
+        executor = MigrationExecutor(connection)
+        executor.migrate([AFTER_KNOWN])
+        before = _files_and_reads()
+        MigrationExecutor(connection).migrate([new_migrations(loader)[-1]])
+        assert _files_and_reads() == before
+        transaction.set_rollback(True)
