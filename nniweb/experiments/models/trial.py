@@ -289,7 +289,7 @@ class Attempt(models.Model):
     observed_end_at = models.DateTimeField(null=True)
     heard_at = models.DateTimeField(null=True)
     #: Seconds after ``heard_at`` in which its keeper was asked to report again; None: an earlier version asked it.
-    report_within = models.PositiveSmallIntegerField(null=True, editable=False)
+    report_within = models.SmallIntegerField(null=True, editable=False)
     unseen_since = models.DateTimeField(null=True)
     #: When somebody wanted the platform asked about its job now; None once that was done.
     refresh_asked_at = models.DateTimeField(null=True)
