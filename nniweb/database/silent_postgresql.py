@@ -7,11 +7,11 @@ is answered, the statement fails with an OperationalError, as if the connection 
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, waiting
 from psycopg.conninfo import make_conninfo
 
 #: Seconds that a statement may take before it is asked whether the server answers at all, and while it is known not to.
@@ -67,14 +67,16 @@ class AnsweredConnection(psycopg.Connection[Any]):
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         if timeout is not None:
             return super().wait(gen, interval, timeout)
+        waited = gen
         while True:
             try:
-                answer = super().wait(gen, interval, _silence.patience)
+                answer = super().wait(waited, interval, _silence.patience)
                 if _silence.is_known:
                     _silence.heard()
                 return answer
             except errors._WaitTimeout:
                 if not _silence.is_silent(self._server_answers):
+                    waited = _goes_on(gen)
                     continue
                 self.pgconn.finish()
                 raise psycopg.OperationalError(
@@ -91,3 +93,16 @@ class AnsweredConnection(psycopg.Connection[Any]):
         except psycopg.Error:
             return True
         return True
+
+
+def _goes_on(gen: Any) -> Generator[Any, Any, Any]:
+    """A generator of psycopg's that was given up waiting for, for another ``wait``: that begins with None, where this
+    one waits for what is ready, and counts with it while it sends.
+    """
+    ready: Any = waiting.READY_NONE
+    while True:
+        try:
+            state = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+        ready = yield state
