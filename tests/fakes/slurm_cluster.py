@@ -19,10 +19,11 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from tests.fakes.real_service import RealService
 from tests.fakes.slurm_accounts import SlurmAccounts
 from tests.fakes.ssh_machine import free_port
 
@@ -52,7 +53,7 @@ def needs_slurm() -> None:
         pytest.skip(NOT_ROOT)
 
 
-class SlurmCluster:
+class SlurmCluster(RealService):
     """``start`` returns when the node takes jobs; ``stop`` ends the daemons and all jobs, and removes the folder."""
 
     def __init__(self, *, cpus: int = 64, nodes: int = 1,
@@ -100,7 +101,7 @@ class SlurmCluster:
 
     # --- life ------------------------------------------------------------------------------
 
-    def start(self) -> SlurmCluster:
+    def start(self) -> Self:
         munge = self.folder / "munge"
         self._run("munged", "--foreground", f"--key-file={munge / 'key'}", f"--socket={munge / 'socket'}",
                   f"--pid-file={munge / 'pid'}", f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}",
@@ -168,16 +169,6 @@ class SlurmCluster:
             for group in (MEMORY_GROUPS / f"slurm_{name}" for name in self.nodes):
                 for path, _, _ in os.walk(group, topdown=False):
                     os.rmdir(path)
-
-    def __enter__(self) -> SlurmCluster:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _run(self, program: str, *arguments: str, key: str = "", **more: Any) -> None:
         path = shutil.which(program, path=_PATH)

@@ -17,9 +17,11 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+from tests.fakes.real_service import RealService
 from tests.fakes.schedulers.daemons import Daemons, are_there
 from tests.fakes.ssh_machine import free_port
 
@@ -41,7 +43,7 @@ def needs_grid_engine() -> None:
         pytest.skip(NOT_ROOT)
 
 
-class GridEngine:
+class GridEngine(RealService):
     """``start`` returns when the host takes jobs; ``stop`` ends all jobs and the daemons, and removes the folder."""
 
     def __init__(self, *, slots: int = 64, gpus: int = 8) -> None:
@@ -56,7 +58,7 @@ class GridEngine:
         self._daemons = Daemons(self.folder, {**self.variables, "SGE_ND": "1"})
         self.command, self.wait = self._daemons.command, self._daemons.wait
 
-    def start(self) -> GridEngine:
+    def start(self) -> Self:
         self._make_cell()
         self.start_master()
         for kind in ("-ah", "-as"):  # may administer, may submit
@@ -81,16 +83,6 @@ class GridEngine:
         finally:
             self._daemons.end_all()
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> GridEngine:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def job_names(self) -> list[str]:
         """Names of jobs that have not ended."""

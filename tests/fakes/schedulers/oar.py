@@ -17,11 +17,13 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Self
 
 import psycopg
 import pytest
 
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
+from tests.fakes.real_service import RealService
 from tests.fakes.schedulers.daemons import PATH, Daemons, are_there
 from tests.fakes.ssh_machine import free_port, new_key
 
@@ -49,7 +51,7 @@ def needs_oar() -> None:
         pytest.skip(NO_NAMESPACE)
 
 
-class Oar:
+class Oar(RealService):
     """``start`` returns when jobs are taken; ``stop`` ends all jobs and the daemons, and removes the folder."""
 
     def __init__(self, *, cores: int = 64, gpus: int = 8, memory: int = 100_000) -> None:
@@ -67,7 +69,7 @@ class Oar:
 
     # --- life ------------------------------------------------------------------------------
 
-    def start(self) -> Oar:
+    def start(self) -> Self:
         self._make_database()
         self._make_home()
         self._make_configuration()
@@ -92,16 +94,6 @@ class Oar:
             self._daemons.end_all()
             self._database.close()
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Oar:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     # --- what it is asked and told ---------------------------------------------------------
 
