@@ -17,7 +17,7 @@ _CATALOGUE = {
               " attidentity, attgenerated, pg_get_expr(adbin, adrelid), collname) FROM pg_attribute"
               " JOIN pg_class class ON class.oid = attrelid AND relkind IN ('r', 'p', 'v')"
               " LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum"
-              " LEFT JOIN pg_collation collation ON collation.oid = attcollation"
+              " LEFT JOIN pg_collation ON pg_collation.oid = attcollation"
               " WHERE attnum > 0 AND NOT attisdropped AND relnamespace = %s::regnamespace",
     "constraint": "SELECT conrelid::regclass || '.' || conname, concat_ws(' ', pg_get_constraintdef(oid), condeferred)"
                   " FROM pg_constraint WHERE connamespace = %s::regnamespace AND conrelid <> 0",
