@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from django.db import connection, migrations, models, transaction
-from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
+from tests.nniweb import single_migrations
 from tests.nniweb.migration_locks import BIG, SMALL_TABLES, long_locks
+from tests.nniweb.single_migrations import SingleMigrations
 
 APP = "experiments"
 #: The last one of before this rule.
@@ -27,7 +28,8 @@ AFTER_KNOWN = (APP, "0068_machine_shares")
 
 @pytest.fixture(scope="module")
 def loader() -> MigrationLoader:
-    return MigrationLoader(None)
+    """Of the single ones: no squashed one is applied to a table with rows."""
+    return SingleMigrations(None)
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +100,8 @@ def test_on_postgresql_their_rows_are_neither_read_nor_written(make_attempt: Cal
         return  # SQLite has one process at a time while it is migrated
     make_attempt()
     with transaction.atomic():
-        executor = MigrationExecutor(connection)
-        executor.migrate([AFTER_KNOWN])
+        single_migrations.migrate(AFTER_KNOWN)
         before = _files_and_reads()
-        MigrationExecutor(connection).migrate([new_migrations(loader)[-1]])
+        single_migrations.migrate(new_migrations(loader)[-1])
         assert _files_and_reads() == before
         transaction.set_rollback(True)
