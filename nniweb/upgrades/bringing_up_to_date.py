@@ -20,6 +20,7 @@ from nniweb.storage.data_folder import ServerLock, read_address_file
 from nniweb.storage.own_files import COMMAND
 from nniweb.upgrades import backup_before
 from nniweb.upgrades.one_at_a_time import one_at_a_time
+from nniweb.upgrades.plan import plan
 from nniweb.upgrades.refusal import too_new
 
 
@@ -51,6 +52,8 @@ def _make_changes(say: Callable[[str], None], *, is_server: bool, verbosity: int
         backup = backup_before.make(timezone.now(), say)
     except backup_before.NoBackup as error:
         raise CannotUpgrade(str(error)) from None
+    if backup is not None:
+        say(plan())
     try:
         _change(verbosity)
     except Exception as error:

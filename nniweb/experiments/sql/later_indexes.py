@@ -28,7 +28,7 @@ class AddIndexLater(AddIndex):
     def database_forwards(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState,
                           to_state: ProjectState) -> None:
         table = to_state.apps.get_model(app_label, self.model_name)._meta.db_table
-        if schema_editor.connection.vendor != "postgresql" or not _size(table):
+        if schema_editor.connection.vendor != "postgresql" or not size_of_table(table):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
 
     def database_backwards(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState,
@@ -58,7 +58,7 @@ def build_missing_indexes(say: Callable[[str], object]) -> int:
     missing = missing_indexes()
     for number, (model, index) in enumerate(missing, 1):
         say(f"Index {number} of {len(missing)} is built: {index.name}, of a table of "
-            f"{_size(model._meta.db_table) / 1e6:,.0f} MB. The server may run meanwhile.")
+            f"{size_of_table(model._meta.db_table) / 1e6:,.0f} MB. The server may run meanwhile.")
         with connection.cursor() as cursor:
             # what an interrupted one left is of no use, and in the way
             cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {connection.ops.quote_name(index.name)}")
@@ -67,10 +67,10 @@ def build_missing_indexes(say: Callable[[str], object]) -> int:
     return len(missing)
 
 
-def _size(table: str) -> int:
+def size_of_table(table: str) -> int:
     """Bytes of its rows, the removed ones included."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_relation_size(%s::regclass)", [connection.ops.quote_name(table)])
+        cursor.execute("SELECT pg_relationsize_of_table(%s::regclass)", [connection.ops.quote_name(table)])
         return int(cursor.fetchone()[0])
 
 

@@ -11,7 +11,16 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from nniweb.experiments.downloads import export
-from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, MetricNumber, Trial, TrialParameters, User
+from nniweb.experiments.models import (
+    Attempt,
+    Experiment,
+    Metric,
+    MetricName,
+    MetricNumber,
+    Trial,
+    TrialParameters,
+    User,
+)
 
 
 @pytest.fixture
