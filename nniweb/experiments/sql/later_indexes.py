@@ -68,10 +68,10 @@ def build_missing_indexes(say: Callable[[str], object]) -> int:
 
 
 def size_of_table(table: str) -> int:
-    """Bytes of its rows, the removed ones included."""
+    """Of PostgreSQL: bytes of its rows, the removed ones included; 0 of one that is not there."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_relationsize_of_table(%s::regclass)", [connection.ops.quote_name(table)])
-        return int(cursor.fetchone()[0])
+        cursor.execute("SELECT pg_relation_size(to_regclass(%s))", [connection.ops.quote_name(table)])
+        return int(cursor.fetchone()[0] or 0)
 
 
 def _whole_indexes(*, whole: bool | None) -> set[Any]:
