@@ -13,8 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qs
 
 from trialkeeper import contract
-from trialkeeper.attempt_folder import write_file
-from trialkeeper.file_mode import file_mode
+from trialkeeper.folder_writer import make_folder_below, open_new_or_plain, write_below
 from trialkeeper.line_metrics import Lines
 from trialkeeper.mlflow_models import ModelRegistry
 from trialkeeper.mlflow_search import matching
@@ -53,10 +52,10 @@ class MlflowCalls:
 
     def __init__(self, output_folder: str) -> None:
         """Raises OSError."""
+        self._trusted = output_folder
         self._folder = os.path.join(output_folder, FOLDER)
-        os.makedirs(self._folder, exist_ok=True)
-        self._path = os.path.join(self._folder, CALLS_FILE)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, file_mode())
+        make_folder_below(output_folder, FOLDER)
+        self._file = open_new_or_plain(output_folder, "%s/%s" % (FOLDER, CALLS_FILE), os.O_RDWR | os.O_APPEND)
         self._experiments: Dict[str, str] = {"0": "Default"}  # id -> name
         self._runs: Dict[str, _Run] = {}
         self._models: Dict[str, Document] = {}
@@ -139,8 +138,7 @@ class MlflowCalls:
         tags = {key_of(tag): str(tag["value"]) for tag in given.get("tags") or []}
         run_id = os.urandom(16).hex()
         name = str(given.get("run_name") or tags.get(_NAME) or "run-%d" % (len(self._runs) + 1))
-        folder = os.path.join(self._folder, run_id, "artifacts")
-        os.makedirs(folder, exist_ok=True)
+        folder = self._make_folder("%s/artifacts" % run_id)
         info = {"run_id": run_id, "run_uuid": run_id, "run_name": name, "status": "RUNNING", "artifact_uri": folder,
                 "experiment_id": str(given.get("experiment_id", "0")), "user_id": str(given.get("user_id", "")),
                 "start_time": given.get("start_time") or int(time.time() * 1000), "lifecycle_stage": "active"}
@@ -162,7 +160,7 @@ class MlflowCalls:
     def _update_run(self, given: Document) -> Document:
         run = self._run(given)
         run.info.update((name, given[name]) for name in ("status", "end_time", "run_name") if given.get(name))
-        write_file(os.path.join(self._folder, run.info["run_id"], "run.json"), json.dumps(
+        write_below(self._trusted, "%s/%s/run.json" % (FOLDER, run.info["run_id"]), json.dumps(
             {"info": run.info, "params": run.params, "tags": run.tags, "metrics": run.metrics}, indent=1))
         return {"run_info": run.info}
 
@@ -232,7 +230,8 @@ class MlflowCalls:
         run, key = self._run(given).info["run_id"], str(given["metric_key"])
         most = min(int(given.get("max_results") or MOST_OF_HISTORY), MOST_OF_HISTORY)
         found: List[Document] = []
-        with open(self._path, "rb") as stream:
+        with open(os.dup(self._file), "rb") as stream:
+            stream.seek(0)
             for line in stream:
                 call = _call_in(line)
                 if call.get("run") == run and key in (call.get("metrics") or {}):
@@ -241,6 +240,11 @@ class MlflowCalls:
                 if len(found) >= most:
                     break
         return {"metrics": found}
+
+    def _make_folder(self, inner: str) -> str:
+        """Its path. Raises OSError."""
+        make_folder_below(self._trusted, "%s/%s" % (FOLDER, inner))
+        return os.path.join(self._folder, inner)
 
     def _write(self, run: _Run, *documents: Document) -> None:
         """Lines of the file, in one write. Raises OSError."""
@@ -256,8 +260,7 @@ class MlflowCalls:
     def _create_model(self, given: Document) -> Document:
         bound(self._models, MOST_RUNS)
         model_id = "m-" + os.urandom(16).hex()
-        folder = os.path.join(self._folder, "models", model_id)
-        os.makedirs(folder, exist_ok=True)
+        folder = self._make_folder("models/%s" % model_id)
         now = int(time.time() * 1000)
         self._models[model_id] = {
             "info": {"model_id": model_id, "experiment_id": str(given.get("experiment_id", "0")),
