@@ -160,7 +160,8 @@ def functions_that_keep_data() -> "List[Tuple[int, Optional[int]]]":
                 try:
                     library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
                     address = ctypes.cast(getattr(library, function), ctypes.c_void_p).value or 0
-                    found.add((address, ctypes.addressof(ctypes.c_char.in_dll(library, argument)) if argument else None))
+                    of = ctypes.addressof(ctypes.c_char.in_dll(library, argument)) if argument else None
+                    found.add((address, of))
                 except (OSError, AttributeError, ValueError):
                     pass  # it has no such function, or is no library
     return sorted(found, key=str)
