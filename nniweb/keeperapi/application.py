@@ -150,8 +150,9 @@ class KeeperApplication:
 
     async def reports(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                       receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Signs of life of several keepers; the first of them is the one of the address."""
+        """Signs of life of several keepers; the one of the address is one of them."""
         refuse_by_length(headers.get(b"content-length"))
+        await asyncio.to_thread(_may_report_for_others, match[1], token_hash)
         body = await body_of(receive, contract.MAX_REPORT_BYTES, length_of(headers),
                              partial(job_files.may_report, match[1], token_hash))
         signs = read_several(body, headers.get(b"content-encoding", ""), loads=orjson.loads)
@@ -214,6 +215,16 @@ class KeeperApplication:
                              partial(job_files.may_report, match[1], token_hash))
         await asyncio.to_thread(job_files.keep_file, match[1], token_hash, match[2], body)
         await send_document(send, 200, {"installation": settings.INSTALLATION_ID})
+
+
+def _may_report_for_others(job_name: str, token_hash: str) -> None:
+    """Whether the token opens the job. Raises RefusedReport, also of a job that is not known with 401: by 404 a server
+    says that it does not take several reports at once.
+    """
+    try:
+        job_files.may_report(job_name, token_hash)
+    except RefusedReport as error:
+        raise RefusedReport(401, contract.ERROR_TOKEN, str(error)) from None
 
 
 class _Counting:

@@ -50,6 +50,13 @@ def test_exit_codes_of_the_engine_s_own_are_the_command_s_where_the_command_gave
     assert (server.ended["reason"], server.ended["exit_code"]) == ("exited", code)
 
 
+@pytest.mark.parametrize("put", ["mkfifo", "ln -s /dev/zero", "mkdir"])
+def test_what_a_trial_puts_in_the_place_of_its_exit_code_holds_up_nobody(keeper, server, container, put):
+    place = f"{keeper.folder}/container/exit_code"
+    assert keeper.run(f"{put} {place}; kill -9 $PPID", container=container) == 137
+    assert server.ended["exit_code"] is None, server.ended
+
+
 def test_a_container_that_cannot_be_started_is_no_end_of_the_command(keeper, server, engine, container):
     engine.write("failure", "Error: something odd", "Error: OCI runtime error: no such device")
     assert keeper.run("true", container=container) == 1
