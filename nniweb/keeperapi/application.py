@@ -17,7 +17,15 @@ from django.db import InterfaceError, OperationalError
 
 from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models.account import hash_of
-from nniweb.http.asgi import ASGIEvent, ASGIReceiveCallable, ASGISendCallable, Scope
+from nniweb.http.asgi import (
+    REST_OF_BODY,
+    ASGIEvent,
+    ASGIReceiveCallable,
+    ASGISendCallable,
+    BodyReader,
+    RestOfBody,
+    Scope,
+)
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.bodies import SenderGone, body_of, error_document, length_of, send_document
 from nniweb.keeperapi.checkpoint_calls import CheckpointCalls
@@ -104,10 +112,11 @@ class KeeperApplication:
                                     "This keeper sends too many requests. It can send the next one in "
                                     f"{math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
             # what is sent in pieces waits for who reads slowly; said here, where the web server's own send is at hand
-            counted = _Counting(receive, with_backpressure(send) if name in _IN_PIECES else send)
+            counted = _Counting(receive, with_backpressure(send) if name in _IN_PIECES else send,
+                                scope.get("extensions", {}).get(REST_OF_BODY))
             try:
                 handler = self.checkpoints if name in CHECKPOINT_CALLS else self
-                await getattr(handler, name)(match, token_hash, headers, counted.receive, counted.send)
+                await getattr(handler, name)(match, token_hash, headers, counted, counted.send)
             except RefusedReport as error:
                 counted.status = error.status
                 raise
@@ -221,15 +230,23 @@ def _may_report_for_others(job_name: str, token_hash: str) -> None:
 class _Counting:
     """Passes on what a call sends and is answered, and remembers how much and how."""
 
-    def __init__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, receive: ASGIReceiveCallable, send: ASGISendCallable, rest: RestOfBody | None) -> None:
+        self._receive, self._send, self._rest = receive, send, rest
         self.size = 0
         self.status = 500
 
-    async def receive(self) -> ASGIEvent:
+    async def __call__(self) -> ASGIEvent:
         message = await self._receive()
         self.size += len(message.get("body", b""))
         return message
+
+    def reader(self) -> BodyReader | None:
+        return None if self._rest is None else self._rest.reader()
+
+    def was_read(self, size: int) -> None:
+        assert self._rest is not None
+        self.size += size
+        self._rest.was_read(size)
 
     async def send(self, message: ASGIEvent) -> None:
         if message["type"] == "http.response.start":

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.fakes.container_engine import FakeContainerEngine
+from tests.fakes.scripted_container_engine import ScriptedContainerEngine
 from tests.trialkeeper.keeper_run import wait_until
 from trialkeeper import container_engine, contract, machine
 from trialkeeper.container_engine import prepare_image, remove_container
@@ -16,7 +16,7 @@ IMAGE = "localhost/train:1"
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    return FakeContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
+    return ScriptedContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_a_machine_without_an_engine_says_so(monkeypatch, tmp_path):
 
 
 def test_docker_is_asked_whether_root_inside_is_root_outside(monkeypatch, tmp_path):
-    engine = FakeContainerEngine(tmp_path / "docker", monkeypatch, "docker", images=(IMAGE,))
+    engine = ScriptedContainerEngine(tmp_path / "docker", monkeypatch, "docker", images=(IMAGE,))
     found = prepare_image(IMAGE, "docker", "never")
     assert (found["engine"], found["program"], found["rootless"], found["problem"]) == (
         "docker", str(engine.program), False, "")
