@@ -42,10 +42,11 @@ def test_a_database_that_has_all_single_ones_needs_only_a_note(db: None) -> None
 
 
 def test_a_database_that_lacks_some_single_ones_gets_these(db: None) -> None:
+    lacking = [name for app, name in SingleMigrations(None).graph.nodes if app == APP and name >= "0069"]
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = %s AND name IN ('0069_report_intervals', "
-                       "'0070_output_in_storage')", [APP])
-    assert (is_of_this_version(), missing_migrations()) == (False, 2)
+        cursor.execute("DELETE FROM django_migrations WHERE app = %s AND name >= '0069'", [APP])
+    assert len(lacking) > 1
+    assert (is_of_this_version(), missing_migrations()) == (False, len(lacking))
 
 
 @pytest.mark.django_db(transaction=True)
