@@ -65,19 +65,20 @@ def take_over() -> bool:
     from django.conf import Settings, settings
     from django.core.exceptions import ImproperlyConfigured
 
+    held: Any = settings
     if os.environ.get("DJANGO_SETTINGS_MODULE", SETTINGS) != SETTINGS:
         return False
     del sys.modules[SETTINGS]
     try:
         own = Settings(SETTINGS)
-        read = set(vars(settings)) - {"_wrapped"}  # kept there by Django when they are read first
-        before = settings._wrapped
+        read = set(vars(held)) - {"_wrapped"}  # kept there by Django when they are read first
+        before = held._wrapped
         if any(getattr(own, name) != getattr(before, name) for name in read - _OWN) \
                 or _engines(own) != _engines(before):
             return False
         changed = [name for name in dir(own) if name.isupper() and name != "DATABASES"
                    and getattr(own, name) != getattr(before, name, None)]
-        settings._wrapped = own
+        held._wrapped = own
         _forget(changed)
         from django.apps import apps
 
@@ -97,10 +98,11 @@ def _forget(changed: list[str]) -> None:
     from django.db import connections
     from django.test.signals import setting_changed
 
+    handler: Any = connections
     for connection in connections.all(initialized_only=True):
-        del connections[connection.alias]
-    vars(connections).pop("settings", None)
-    connections._settings = None
+        del handler[connection.alias]
+    vars(handler).pop("settings", None)
+    handler._settings = None
     for name in changed:
         setting_changed.send(sender=None, setting=name, value=None, enter=True)
 
