@@ -17,6 +17,7 @@ from .other_metric import MetricName, MetricNumber
 from .proposal import Proposal
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .session import Session, SignInAttempt
+from .settled_trials import SettledTrials
 from .tensorboard import TensorBoard, TensorBoardTicket
 from .trial import Attempt, NodeBooking, Place, ProposalKey, Trial, TrialEvent, TrialParameters
 from .worker import Worker
@@ -28,7 +29,7 @@ __all__ = [
     "EarlierExperiment", "Experiment", "ExperimentChange", "ExperimentCluster", "ExperimentEvent", "FolderUsage",
     "LedgerEntry", "LogLine", "Machine", "Metric", "MetricName", "MetricNumber", "NodeBooking", "NotificationDelivery",
     "NotificationRule", "Place", "Proposal", "Price", "ProposalKey", "Quota",
-    "ResourceReading", "Session", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
+    "ResourceReading", "Session", "SettledTrials", "SignInAttempt", "SignInLink", "SingleSignOnIdentity", "TensorBoard",
     "TensorBoardTicket", "Trial", "TrialEvent", "TrialFile", "TrialNote", "TrialOutput", "TrialParameters",
     "TunerEvent", "User", "Worker",
 ]
