@@ -1,8 +1,12 @@
-"""Where the progress of a search is written: a stream that may be closed before the search has ended."""
+"""What the client writes: files, and the progress of a search to a stream that may be closed before it has ended."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Protocol, TextIO
+
+from nniweb.client.errors import ClientError
 
 
 class Output(Protocol):
@@ -41,3 +45,19 @@ class MayBeClosed:
             return self._stream is not None and self._stream.isatty()
         except ValueError:  # it is closed
             return False
+
+
+def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write the pieces as one file, which appears whole or not at all. Raises ClientError, and what making the pieces
+    raises.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with open(draft, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        draft.replace(path)
+    except OSError as error:
+        raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        draft.unlink(missing_ok=True)
