@@ -21,6 +21,6 @@ def drop(apps: Any, schema_editor: Any) -> None:  # noqa: ARG001
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiments", "0070_output_in_storage")]
+    dependencies = [("experiments", "0071_settled_trials")]
 
     operations = [migrations.RunPython(make, drop, hints={"small_tables": True})]
