@@ -26,7 +26,7 @@ from nniweb.experiments.results.outcome import Outcome, outcome_of
 from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.results.replicates import replicates_of_each
 from nniweb.experiments.retention.policy import KINDS, days_kept, jobs_kept
-from nniweb.http.fields import DurationField, StrictSerializer, TagsField
+from nniweb.http.fields import DurationField, StrictSerializer, TagsField, TrueOrFalseField
 from nniweb.http.reason_serializer import ReasonSerializer
 from nniweb.http.times import time_text
 from trainingservice.reasons import arguments_of, code_of
@@ -295,7 +295,7 @@ class ExperimentChangesSerializer(StrictSerializer):
     name = serializers.CharField(max_length=200, required=False)
     description = serializers.CharField(allow_blank=True, max_length=LONGEST_DESCRIPTION, required=False)
     tags = TagsField(required=False)
-    archived = serializers.BooleanField(required=False)
+    archived = TrueOrFalseField(required=False)
     group = OwnGroupField(allow_null=True, required=False)
     owner = serializers.CharField(max_length=150, required=False, help_text=(
         "User name of a new owner. Only the owner and administrators can hand an experiment over."))

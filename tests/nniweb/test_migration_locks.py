@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.db import connection, migrations, models, transaction
-from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
@@ -15,7 +14,9 @@ from django.db.migrations.state import ProjectState
 
 from nniweb.experiments.sql.later_indexes import AddIndexLater, missing_indexes
 from nniweb.upgrades.bringing_up_to_date import bring_up_to_date
+from tests.nniweb import single_migrations
 from tests.nniweb.migration_locks import BIG, SMALL_TABLES, long_locks
+from tests.nniweb.single_migrations import SingleMigrations
 
 APP = "experiments"
 #: The last one of before this rule.
@@ -24,7 +25,8 @@ BEFORE = (APP, "0067_charged_owner_and_group")
 
 @pytest.fixture(scope="module")
 def loader() -> MigrationLoader:
-    return MigrationLoader(None)
+    """Of the single ones: no squashed one is applied to a table with rows."""
+    return SingleMigrations(None)
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +98,9 @@ def test_on_postgresql_their_rows_are_neither_read_nor_written(make_attempt: Cal
         return  # SQLite has one process at a time while it is migrated
     make_attempt()
     with transaction.atomic():
-        executor = MigrationExecutor(connection)
-        executor.migrate([BEFORE])
+        single_migrations.migrate(BEFORE)
         before = _files_and_reads()
-        MigrationExecutor(connection).migrate([new_migrations(loader)[-1]])
+        single_migrations.migrate(new_migrations(loader)[-1])
         assert _files_and_reads() == before
         assert "attempts_holding_shares" in {index.name for _, index in missing_indexes()}, "it is built afterwards"
         transaction.set_rollback(True)

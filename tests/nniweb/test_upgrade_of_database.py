@@ -29,7 +29,9 @@ from nniweb.upgrades import backup_before
 from nniweb.upgrades.bringing_up_to_date import CannotUpgrade, bring_up_to_date
 from nniweb.upgrades.refusal import too_new_or_unknown
 
-LATEST = "SELECT name FROM django_migrations WHERE app = 'experiments' ORDER BY id DESC LIMIT 1"
+#: Not a squashed one, which is noted beside those that it stands for.
+LATEST = ("SELECT name FROM django_migrations WHERE app = 'experiments' AND name NOT LIKE '%squashed%' "
+          "ORDER BY id DESC LIMIT 1")
 
 
 def made_by(app: str, name: str) -> None:
