@@ -105,7 +105,9 @@ class SshMachine:
         self.authorized_keys.write_text(Path(f"{self.key}.pub").read_text())
         self.host_keys = [new_key(folder / f"host_{kind}", kind=kind) for kind in host_keys]
         self.port = free_port()
-        path = f"{self.programs}:{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
+        # that of the tests first: it starts four times as fast where much is installed beside the other
+        python_folders = f"{Path(sys.executable).parent}:{Path(sys.executable).resolve().parent}"
+        path = f"{self.programs}:{python_folders}:/usr/local/bin:/usr/bin:/bin"
         self.variables = {"HOME": str(self.home), "PATH": path if python else str(self.programs)}
         # Debian's /etc/profile sets the PATH of login shells
         (self.home / ".profile").write_text(f'export PATH="{self.variables["PATH"]}"\n')
@@ -258,13 +260,14 @@ def free_port() -> int:
 def _parents() -> dict[int, int]:
     """Process -> its parent."""
     table = {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdecimal():
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
             try:
-                stat = (path / "stat").read_text()
+                with open(f"/proc/{name}/stat", "rb", buffering=0) as stream:
+                    stat = stream.readall()
             except OSError:
                 continue
-            table[int(path.name)] = int(stat[stat.rindex(")") + 2:].split()[1])
+            table[int(name)] = int(stat[stat.rindex(b")") + 2:].split()[1])
     return table
 
 
