@@ -65,7 +65,7 @@ def fill(size: Size, owner: User, say: Callable[[str], object], mark: str = "a")
     copy.rows(Trial, trial, trials, {
         "id": f"{first[Trial]} + i", "experiment_id": f"{first[Experiment]} + i / {of_each}",
         "sequence_id": f"i % {of_each}", "public_id": _text(f"t{mark}", "i"), "ask_number": f"i % {of_each}",
-        "final_number": number, "final_value": _exact_text(number),
+        "final_number": number, "final_value": _exact_text(number), "intermediate_count": str(metrics - 1),
         "status": "CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END"})
     copy.rows(TrialParameters, parameters, trials, {
         "id": f"{first[TrialParameters]} + i", "trial_id": f"{first[Trial]} + i",
@@ -92,14 +92,17 @@ def _patterns(owner: User) -> tuple[Experiment, Trial, TrialParameters, Attempt,
     ended = now - timedelta(days=3)
     experiment = Experiment.objects.create(
         name="pattern", owner=owner, cluster=cluster, seed=1, tuner={"name": "Random"}, optimize_mode="maximize",
-        trial_command="true", trial_concurrency=1, created_at=ended, started_at=ended, ended_at=ended, status="DONE",
+        trial_command="true", trial_concurrency=1, gpus_of_a_trial=1, created_at=ended, started_at=ended,
+        ended_at=ended, status="DONE",
         search_space={"x": {"_type": "uniform", "_value": [0, 1]}, "y": {"_type": "uniform", "_value": [0, 1]},
                       "layers": {"_type": "randint", "_value": [0, 5]}})
-    trial = Trial.objects.create(experiment=experiment, sequence_id=0, created_at=ended, started_at=ended,
+    trial = Trial.objects.create(experiment=experiment, sequence_id=0, created_at=ended,
+                                 started_at=ended - timedelta(minutes=1),
                                  ended_at=ended, taught=True, intermediate_count=1)
     parameters = TrialParameters.objects.create(trial=trial, parameter_id=0, value={"x": 0.5}, taught=True)
     attempt = Attempt.objects.create(trial=trial, cluster=cluster, job_name=trial.public_id, created_at=ended,
-                                     stage="ended", ended_at=ended, end_received_at=ended)
+                                     stage="ended", started_at=ended - timedelta(minutes=1), ended_at=ended,
+                                     end_received_at=ended, duration=60.0)
     metric = Metric.objects.create(attempt=attempt, n=0, kind="PERIODICAL", sequence=0, value="0.5", number=0.5,
                                    recorded_at=ended, received_at=ended)
     output = TrialOutput.objects.create(attempt=attempt, stream="stdout", offset=0, data=b"epoch 1\n" * 16)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from nniweb.client.errors import CannotReach, NotFound
 from nniweb.client.experiment import Experiment
+from nniweb.client.output import Output
 from nniweb.client.words import best_trial_lines, front_lines, outcome_words, progress_line, readable_seconds
 
 #: Seconds between two lines where the output is no terminal and something changed.
@@ -91,7 +92,7 @@ class RestFollowed:
 class Follower:
     """One experiment, one stream. ``monotonic`` and ``wait`` (both in seconds) are given by tests."""
 
-    def __init__(self, followed: Followed, out: TextIO, *, monotonic: Callable[[], float] = time.monotonic,
+    def __init__(self, followed: Followed, out: Output, *, monotonic: Callable[[], float] = time.monotonic,
                  wait: Callable[[float], None] = time.sleep) -> None:
         self._followed = followed
         self._out = out

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from nniweb.documents.tags import with_tag
 from nniweb.experiments.models import Attempt, Experiment, MetricNumber, Trial, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
+from nniweb.experiments.queries.present_revisions import present
 from nniweb.experiments.sql.json_values import NumberAt, TextAt
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.experiments.trial_filter.conditions import text_condition
@@ -131,6 +132,8 @@ def fitting(experiment: Experiment, wanted: dict[str, Any]) -> QuerySet[Trial]:
         trials = trials.filter(text_condition(wanted["q"]))
     if "since_revision" in wanted:
         trials = trials.filter(revision__gt=wanted["since_revision"])
+        if (now := present(experiment.pk)) is not None:
+            trials = trials.filter(revision__lte=now.upto)  # whoever asks remembers the highest one
     if wanted.get("filter"):
         trials = fitting_trials(trials, wanted["filter"], experiment, timezone.now())
     return trials

@@ -240,6 +240,25 @@ def test_the_environment_of_each_trial_is_its_own(attempts):
         assert how_started(run)["warm"]
 
 
+def test_variables_that_an_import_sets_are_set_in_each_trial(attempts, tmp_path):
+    (tmp_path / "libraries").mkdir()
+    (tmp_path / "libraries" / "sets_variables.py").write_text(
+        "import os\nos.environ['OF_IMPORT'] = '1'\nos.environ.setdefault('GIVEN', 'no')\ndel os.environ['REMOVED']\n"
+        "os.environ['MADE_LONGER'] += ':b'\n")
+    attempts.write("import sets_variables, os, subprocess\n"
+                   "names = ('OF_IMPORT', 'GIVEN', 'REMOVED', 'MADE_LONGER', 'NNI_TRIAL_SEQ_ID')\n"
+                   "print([os.environ.get(name) for name in names])\n"
+                   "print([os.environb.get(name.encode()) for name in names])\n"
+                   "print(subprocess.getoutput('echo ' + ' '.join('$' + name for name in names)))")
+    attempts.fields = {"environment": {"PYTHONPATH": str(tmp_path / "libraries"), "GIVEN": "yes", "REMOVED": "there",
+                                       "MADE_LONGER": "a"}}
+    plain = attempts.run(warm=False)
+    assert stdout(plain).splitlines()[0] == "['1', 'yes', None, 'a:b', '3']"
+    for _ in range(2):
+        warm = attempts.until_warm(warm=["sets_variables"])
+        assert (stdout(warm), stderr(warm)) == (stdout(plain), stderr(plain))
+
+
 def test_the_mark_of_a_trial_is_seen_from_outside(attempts):
     run = attempts.start()
     trial, beside = pids_of(run)

@@ -14,12 +14,13 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from nniweb.database.outage_logs import first_line, takes_nothing
-from nniweb.experiments.ingest.one_report import Delivery, accept_report, authenticate
+from nniweb.experiments.ingest.one_report import Delivery, accept_report, authenticate, only_adds
 from nniweb.experiments.ingest.report_answers import Answer, busy, later_parameters, refusal
 from nniweb.experiments.ingest.report_rows import Overtaken, ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, reporting_attempts
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.pubsub.revisions import next_revisions
+from nniweb.experiments.pubsub.drawn_revisions import experiments_rows
+from nniweb.experiments.pubsub.revisions import take_for_reports
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport
@@ -39,6 +40,7 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
         with transaction.atomic():
             answers = _store(deliveries)
         database_health.note_written()
+        experiments_rows.bring_up_to_date()
         return answers
     except DatabaseError as error:
         if takes_nothing(error):
@@ -125,7 +127,8 @@ def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Reporti
     Taken before any other row and in one order: two processes that store reports, or one and a worker, then never
     wait for each other in a circle. A report that is refused afterwards has taken a revision for nothing.
     """
-    changed = set()
+    alone: set[int] = set()
+    together: set[int] = set()
     for delivery in deliveries:
         attempt, lines = attempts.get(delivery.job_name), delivery.report.lines
         if attempt is None or delivery.report.replica:
@@ -133,8 +136,11 @@ def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Reporti
         if (lines and lines[-1][0] > attempt.accepted) or attempt.status == TrialJobStatus.UNKNOWN:
             with suppress(RefusedReport):
                 authenticate(attempt, delivery.token_hash, delivery.received_at)
-                changed.add(attempt.experiment_pk)
-    return next_revisions(sorted(changed))
+                (together if only_adds(delivery.report, attempt) else alone).add(attempt.experiment_pk)
+    revisions = take_for_reports(alone, together)
+    if connection.vendor == "postgresql":
+        experiments_rows.note({pk: revisions[pk] for pk in together - alone})
+    return revisions
 
 
 def received_now() -> datetime:
