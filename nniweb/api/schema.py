@@ -33,7 +33,7 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         return {"type": "apiKey", "in": "cookie", "name": "sessionid"}
 
 
-class KeptSchemaGenerator(SchemaGenerator):  # type: ignore[no-untyped-call]
+class KeptSchemaGenerator(SchemaGenerator):
     """The schema that everybody gets is made once in the life of the process: that takes a third of a second."""
 
     def get_schema(self, request: Any = None, public: bool = False) -> dict[str, Any]:
