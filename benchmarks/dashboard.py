@@ -30,7 +30,8 @@ import requests  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 from benchmarks.reporting import Report  # noqa: E402
-from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in  # noqa: E402
+from tests.end_to_end.browser.conftest import sign_in  # noqa: E402
+from tests.end_to_end.browser.one_browser import ARGUMENTS, CHROMIUM  # noqa: E402
 from tests.end_to_end.running_server import RunningServer  # noqa: E402
 from tests.end_to_end.simulated_trials import SimulatedTrials  # noqa: E402
 

@@ -110,7 +110,8 @@ def page_and_trials(server: RunningServer, experiment: str, folder: Path) -> Ite
     """While it lasts a browser shows the experiment, and trials of another one start and end all the time."""
     from playwright.sync_api import sync_playwright
 
-    from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in
+    from tests.end_to_end.browser.conftest import sign_in
+    from tests.end_to_end.browser.one_browser import ARGUMENTS, CHROMIUM
 
     folder.mkdir()
     server.launch({"trialCommand": "true", "trialCodeDirectory": str(folder), "trialConcurrency": 2,

@@ -3,10 +3,10 @@
     .venv/bin/python benchmarks/large_database.py [--database postgresql] [--experiments 1000] [--trials 1000000]
                                                   [--metrics 30000000] [--within 100000] [--plans]
 
-The database is made by statements that copy rows inside it. Then what pages ask for is asked over REST, in this
+The database is made by statements that copy rows inside it. Then what pages and REST are asked for is asked in this
 process, of an experiment that has its share of all trials and of one that has ``--within`` of them, and each is
 compared with the same question of a hundredth of the database. What grows names its slowest statement; ``--plans``
-prints how the database carries it out.
+prints how the database carries it out. Exports, retention and deletion follow, with the longest transaction of each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,24 +31,9 @@ from benchmarks.reporting import Report  # noqa: E402
 if TYPE_CHECKING:
     from rest_framework.test import APIClient
 
-#: Milliseconds: as docs/performance.md has them for an experiment of 100,000 trials.
-PAGE_LIMIT, DATA_LIMIT = 50.0, 500.0
+    from benchmarks.large.questions import Question
+
 ASKED = 5
-#: What is asked, its limit, and its address below the experiment's ("" is the list of experiments).
-QUESTIONS: tuple[tuple[str, float, str | None], ...] = (
-    ("list of experiments", 300.0, None),
-    ("experiment", DATA_LIMIT, ""),
-    ("first page of trials", PAGE_LIMIT, "trials/"),
-    ("best trials", PAGE_LIMIT, "trials/?order=-final_value"),
-    ("filter by a result", DATA_LIMIT, "trials/?filter=result > 0.999"),
-    ("filter by a parameter", DATA_LIMIT, "trials/?filter=x > 0.999"),
-    ("chart of results", DATA_LIMIT, "chart/"),
-    ("intermediate results", DATA_LIMIT, "series/?which=top"),
-    ("parameters", DATA_LIMIT, "parameters/"),
-    ("importance", 2000.0, "parameters/importance/"),
-    ("timeline", DATA_LIMIT, "timeline/"),
-    ("failures", DATA_LIMIT, "failures/"),
-)
 
 
 def set_up(folder: Path, url: str) -> None:
@@ -71,6 +56,7 @@ def client_of(user: Any) -> APIClient:
 
     client = APIClient()
     client.force_authenticate(user)
+    client.force_login(user)
     return client
 
 
@@ -94,10 +80,6 @@ def asked(client: APIClient, address: str) -> tuple[float, str, float]:
     return statistics.median(times[1:ASKED] or times), *slowest
 
 
-def address_of(experiment: str, below: str | None) -> str:
-    return "/api/v1/experiments/" if below is None else f"/api/v1/experiments/{experiment}/{below}"
-
-
 def plan_of(statement: str) -> str:
     from django.db import connection
 
@@ -108,9 +90,10 @@ def plan_of(statement: str) -> str:
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
-    from django.db import connection
-
+    from benchmarks.large import background
     from benchmarks.large.filling import Size, fill
+    from benchmarks.large.questions import OF_ALL, OF_ONE
+    from nniweb.experiments.downloads.export import csv_pieces, json_pieces
     from nniweb.experiments.models import User
 
     owner = User.objects.create_superuser("ada")
@@ -121,26 +104,47 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     [small, *_] = fill(Size(max(1, options.experiments // part), max(1, options.trials // part),
                             max(1, options.metrics // part)), owner, say)
     _analyze()
-    for what, _, below in QUESTIONS:
-        before[what] = asked(client, address_of(small, below))[0]
+    for question in (*OF_ALL, *OF_ONE):
+        before[question] = asked(client, question.of(small, first_trial_of(small)))[0]
     began = time.monotonic()
     # the small ones stay: ids go on behind them
-    [large, *_] = fill(Size(options.experiments, options.trials, options.metrics), owner, say, "b")
+    [large, retained, *_] = fill(Size(options.experiments, options.trials, options.metrics), owner, say, "b")
     report.add("rows made", (options.trials * 4 + options.metrics) / (time.monotonic() - began), "rows/s")
     [wide] = fill(Size(1, options.within, options.within * 10), owner, say, "c")
     _analyze()
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SELECT pg_database_size(current_database())")
-            report.add("database", cursor.fetchone()[0] / 1e9, "GB")
-    for name, experiment in ((f"{options.trials:,} trials in the database", large),
-                             (f"{options.within:,} trials in the experiment", wide)):
-        for what, limit, below in QUESTIONS:
-            took, statement, worst = asked(client, address_of(experiment, below))
-            report.add(f"{what}, {name}", took, "ms", limit=limit,
-                       beside=f"a hundredth: {before[what]:.1f} ms; slowest statement {worst:.1f} ms")
-            if options.plans and statement and worst > limit / 4:
+    report.add("database", database_bytes() / 1e9, "GB")
+
+    def ask(questions: Sequence[Question], name: str, experiment: str, limits: bool = True) -> None:
+        for question in questions:
+            took, statement, worst = asked(client, question.of(experiment, first_trial_of(experiment)))
+            report.add(f"{question.what}, {name}", took, "ms", limit=question.limit if limits else None,
+                       beside=f"a hundredth: {before[question]:.1f} ms; slowest statement {worst:.1f} ms")
+            if options.plans and statement and worst > question.limit / 4:
                 print(f"{statement[:2000]}\n{plan_of(statement)}\n", flush=True)
+
+    in_all, within = f"{options.trials:,} trials in the database", f"{options.within:,} trials in the experiment"
+    ask(OF_ALL, "before ended trials are added up", large, limits=False)
+    background.add_up_all(report)
+    ask((*OF_ALL, *OF_ONE), in_all, large)
+    ask(OF_ONE, within, wide)
+    background.export(wide, lambda experiment, trials: json_pieces(experiment, trials, intermediate=True), report,
+                      f"JSON, {within}")
+    background.export(wide, lambda _, trials: csv_pieces(trials, intermediate=True), report, f"CSV, {within}")
+    background.keep_to_retention(retained, report)
+    background.keep_to_retention(wide, report)
+    background.delete(wide, report)
+
+
+def first_trial_of(experiment: str) -> str:
+    from nniweb.experiments.models import Trial
+
+    return Trial.objects.get(experiment__public_id=experiment, sequence_id=0).public_id
+
+
+def database_bytes() -> int:
+    from nniweb.backups.database import size
+
+    return size()
 
 
 def _analyze() -> None:

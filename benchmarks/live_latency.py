@@ -147,7 +147,8 @@ def add(report: Report, what: str, measured: list[float]) -> None:
 def main(count: int) -> int:
     from playwright.sync_api import sync_playwright
 
-    from tests.end_to_end.browser.conftest import ARGUMENTS, CHROMIUM, sign_in
+    from tests.end_to_end.browser.conftest import sign_in
+    from tests.end_to_end.browser.one_browser import ARGUMENTS, CHROMIUM
 
     report = Report(__file__)
     with tempfile.TemporaryDirectory() as folder:

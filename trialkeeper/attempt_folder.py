@@ -1,5 +1,6 @@
 """The attempt's folder: reading and writing its small files, and what they say about the attempt's state."""
 
+import contextlib
 import json
 import os
 from typing import Any, Dict, Optional
@@ -37,9 +38,12 @@ def write_file(path: str, text: str, durable: bool = False, secret: bool = False
 
     Only this user can read it, always where it is ``secret``, else unless ENV_READABLE says so.
     A lone surrogate is written as its JSON escape: whatever is written here and may hold one is JSON.
+    The folder may be one that a trial writes to, too: a link that it has put there is replaced, and never followed.
     """
     temporary = "%s.%d.new" % (path, os.getpid())
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else file_mode()),
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else file_mode()),
               "wb") as stream:
         stream.write(text.encode("utf-8", "backslashreplace"))
         if durable:

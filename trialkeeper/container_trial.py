@@ -5,7 +5,6 @@ import shutil
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from trialkeeper import contract, machine
-from trialkeeper.attempt_folder import read_text
 from trialkeeper.child_process import CannotStart, ChildProcess
 from trialkeeper.container_command import (
     BEGAN,
@@ -24,10 +23,11 @@ from trialkeeper.container_command import (
     start_script,
 )
 from trialkeeper.container_engine import devices_here, last_words, remove_container
+from trialkeeper.folder_reader import open_plain_file
 from trialkeeper.whole_number import whole_number
 
-#: Bytes of stderr in which the engine's own last words are looked for.
-_READ = 8192
+#: Bytes of stderr in which the engine's own last words are looked for; of an exit code with its line end.
+_READ, _LONGEST_CODE = 8192, 16
 
 
 class ContainerProcess(ChildProcess):
@@ -51,7 +51,7 @@ class ContainerProcess(ChildProcess):
         return self.has_ended
 
     def _judge(self) -> None:
-        code = whole_number((read_text(os.path.join(self._own, EXIT_CODE)) or "").strip())
+        code = whole_number(_exit_code_in(self._own).strip())
         if code is not None and 0 <= code < 256:
             self.is_clean = self.exit_code == code
             self.exit_code, self.signal = code, None
@@ -76,6 +76,15 @@ class ContainerProcess(ChildProcess):
         except OSError:
             said = ""
         return ": " + said if said else ""
+
+
+def _exit_code_in(own: str) -> str:
+    """What the script has left; "" where there is nothing, or what the trial has put in its place."""
+    try:
+        with open(open_plain_file(own, EXIT_CODE), "rb") as stream:
+            return stream.read(_LONGEST_CODE).decode("ascii", "replace")
+    except OSError:
+        return ""
 
 
 class ContainerTrial:

@@ -13,8 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qs
 
 from trialkeeper import contract
-from trialkeeper.attempt_folder import write_file
-from trialkeeper.file_mode import file_mode
+from trialkeeper.folder_writer import make_folder_below, open_new_or_plain, write_below
 from trialkeeper.line_metrics import Lines
 from trialkeeper.mlflow_models import ModelRegistry
 from trialkeeper.mlflow_search import matching
@@ -23,6 +22,14 @@ from trialkeeper.step_groups import Measured
 
 #: What one trial may log; calls beyond it are refused.
 MOST_RUNS, MOST_KEYS = 1000, 10_000
+#: Bytes of memory that all of it may take in the keeper, which the trial's limit of memory does not hold back: about
+#: what a metric, parameter or tag takes beside its texts, and a byte of the JSON of anything else.
+MOST_MEMORY, OF_AN_ENTRY, OF_A_BYTE = 256 * 1024 * 1024, 700, 20
+#: Calls that leave what they were given, besides what is logged to runs.
+_LEAVING = frozenset({
+    "experiments/create", "runs/create", "runs/update", "logged-models", "registered-models/create",
+    "registered-models/update", "registered-models/set-tag", "registered-models/alias", "model-versions/create",
+    "model-versions/update", "model-versions/set-tag", "model-versions/transition-stage"})
 #: Values of a metric in one answer to who asks for its history.
 MOST_OF_HISTORY = 25_000
 #: Bytes of a line: a call may have 4 MiB.
@@ -53,13 +60,14 @@ class MlflowCalls:
 
     def __init__(self, output_folder: str) -> None:
         """Raises OSError."""
+        self._trusted = output_folder
         self._folder = os.path.join(output_folder, FOLDER)
-        os.makedirs(self._folder, exist_ok=True)
-        self._path = os.path.join(self._folder, CALLS_FILE)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, file_mode())
+        make_folder_below(output_folder, FOLDER)
+        self._file = open_new_or_plain(output_folder, "%s/%s" % (FOLDER, CALLS_FILE), os.O_RDWR | os.O_APPEND)
         self._experiments: Dict[str, str] = {"0": "Default"}  # id -> name
         self._runs: Dict[str, _Run] = {}
         self._models: Dict[str, Document] = {}
+        self._memory_left = MOST_MEMORY
         self._known: Dict[str, Callable[[Document], Document]] = {
             "experiments/get": self._experiment, "experiments/get-by-name": self._experiment_by_name,
             "experiments/create": self._create_experiment, "experiments/search": self._all_experiments,
@@ -78,13 +86,22 @@ class MlflowCalls:
             found = _PREFIX.match(path)
             if found is None:
                 raise CallRefused(404, "ENDPOINT_NOT_FOUND", "the trial's keeper has no %s" % path)
-            return 200, self._call(path[found.end():], self._given(query, body))
+            name = path[found.end():]
+            if name in _LEAVING or name not in self._known:
+                self._take_memory((len(query) + len(body)) * OF_A_BYTE)
+            return 200, self._call(name, self._given(query, body))
         except CallRefused as refused:
             return refused.status, {"error_code": refused.code, "message": str(refused)}
         except OSError as error:
             return 500, {"error_code": "INTERNAL_ERROR", "message": "what was logged cannot be written: %s" % error}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "a field is missing or wrong: %r" % error}
+
+    def _take_memory(self, size: int) -> None:
+        """Raises CallRefused where there is no room for so many bytes more."""
+        if size > self._memory_left:
+            raise CallRefused(400, "RESOURCE_LIMIT_EXCEEDED", "this trial has logged too much")
+        self._memory_left -= size
 
     def _given(self, query: str, body: bytes) -> Document:
         given: Document = {key: values[-1] for key, values in parse_qs(query).items()} if query else {}
@@ -139,8 +156,7 @@ class MlflowCalls:
         tags = {key_of(tag): str(tag["value"]) for tag in given.get("tags") or []}
         run_id = os.urandom(16).hex()
         name = str(given.get("run_name") or tags.get(_NAME) or "run-%d" % (len(self._runs) + 1))
-        folder = os.path.join(self._folder, run_id, "artifacts")
-        os.makedirs(folder, exist_ok=True)
+        folder = self._make_folder("%s/artifacts" % run_id)
         info = {"run_id": run_id, "run_uuid": run_id, "run_name": name, "status": "RUNNING", "artifact_uri": folder,
                 "experiment_id": str(given.get("experiment_id", "0")), "user_id": str(given.get("user_id", "")),
                 "start_time": given.get("start_time") or int(time.time() * 1000), "lifecycle_stage": "active"}
@@ -162,7 +178,7 @@ class MlflowCalls:
     def _update_run(self, given: Document) -> Document:
         run = self._run(given)
         run.info.update((name, given[name]) for name in ("status", "end_time", "run_name") if given.get(name))
-        write_file(os.path.join(self._folder, run.info["run_id"], "run.json"), json.dumps(
+        write_below(self._trusted, "%s/%s/run.json" % (FOLDER, run.info["run_id"]), json.dumps(
             {"info": run.info, "params": run.params, "tags": run.tags, "metrics": run.metrics}, indent=1))
         return {"run_info": run.info}
 
@@ -175,11 +191,13 @@ class MlflowCalls:
 
     def _log_metric(self, given: Document) -> Document:
         """As ``_log`` with one metric, in less time: this is the call that comes often."""
-        run, key, step, timestamp = self._run(given), key_of(given), given.get("step") or 0, given.get("timestamp") or 0
-        line = {"step": int(step), "timestamp": int(timestamp), "metrics": {key: _number(given)}}
-        bound(run.metrics, MOST_KEYS)
+        run, key, number, step, timestamp = self._run(given), *_metric_of(given)
+        line = {"step": step, "timestamp": timestamp, "metrics": {key: number}}
+        if key not in run.metrics:
+            bound(run.metrics, MOST_KEYS)
+            self._take_memory(OF_AN_ENTRY + len(key))
         self._write(run, line)
-        run.metrics[key] = {"key": key, "value": given["value"], "step": step, "timestamp": timestamp}
+        run.metrics[key] = {"key": key, "value": _in_json(number), "step": step, "timestamp": timestamp}
         return {}
 
     def _log_param(self, given: Document) -> Document:
@@ -195,20 +213,23 @@ class MlflowCalls:
     def _log(self, run: _Run, metrics: List[Document], params: List[Document], tags: List[Document]) -> Document:
         """All or nothing: what is wrong is found before anything is written."""
         lines: List[Document] = []
+        new_metrics: Dict[str, Document] = {}
         for metric in metrics:
-            key, number, step = key_of(metric), _number(metric), int(metric.get("step") or 0)
+            key, number, step, timestamp = _metric_of(metric)
             if not lines or lines[-1]["step"] != step or key in lines[-1]["metrics"]:
-                lines.append({"step": step, "timestamp": int(metric.get("timestamp") or 0), "metrics": {}})
+                lines.append({"step": step, "timestamp": timestamp, "metrics": {}})
             lines[-1]["metrics"][key] = number
+            new_metrics[key] = {"key": key, "value": _in_json(number), "step": step, "timestamp": timestamp}
         new_params = {key_of(param): str(param["value"]) for param in params}
         new_tags = {key_of(tag): str(tag["value"]) for tag in tags}
         for key, value in new_params.items():
             if run.params.get(key, value) != value:
                 raise invalid("the parameter %s of this run is %s already" % (key, run.params[key]))
-        for known, new in ((run.params, new_params), (run.tags, new_tags)):
+        kinds: Tuple[Tuple[Dict[str, Any], Dict[str, Any]], ...] = (
+            (run.params, new_params), (run.tags, new_tags), (run.metrics, new_metrics))
+        for known, new in kinds:
             bound(known, MOST_KEYS - len(new.keys() - known.keys()) + 1)
-        if metrics:
-            bound(run.metrics, MOST_KEYS)
+        self._take_memory(sum(_memory_of(known, new) for known, new in kinds))
         if new_params:
             lines.append({"params": new_params})
         if new_tags:
@@ -216,15 +237,13 @@ class MlflowCalls:
         self._write(run, *lines)
         run.params.update(new_params)
         run.tags.update(new_tags)
-        for metric in metrics:
-            run.metrics[metric["key"]] = {"key": metric["key"], "value": metric["value"],
-                                          "step": metric.get("step") or 0, "timestamp": metric.get("timestamp") or 0}
+        run.metrics.update(new_metrics)
         return {}
 
     def _delete_tag(self, given: Document) -> Document:
         run = self._run(given)
         self._write(run, {"deleted_tag": str(given["key"])})
-        run.tags.pop(str(given["key"]), None)
+        run.tags.pop(str(given["key"]), None)  # what it took is not given back: it is in the file, too
         return {}
 
     def _history(self, given: Document) -> Document:
@@ -232,7 +251,8 @@ class MlflowCalls:
         run, key = self._run(given).info["run_id"], str(given["metric_key"])
         most = min(int(given.get("max_results") or MOST_OF_HISTORY), MOST_OF_HISTORY)
         found: List[Document] = []
-        with open(self._path, "rb") as stream:
+        with open(os.dup(self._file), "rb") as stream:
+            stream.seek(0)
             for line in stream:
                 call = _call_in(line)
                 if call.get("run") == run and key in (call.get("metrics") or {}):
@@ -241,6 +261,11 @@ class MlflowCalls:
                 if len(found) >= most:
                     break
         return {"metrics": found}
+
+    def _make_folder(self, inner: str) -> str:
+        """Its path. Raises OSError."""
+        make_folder_below(self._trusted, "%s/%s" % (FOLDER, inner))
+        return os.path.join(self._folder, inner)
 
     def _write(self, run: _Run, *documents: Document) -> None:
         """Lines of the file, in one write. Raises OSError."""
@@ -256,8 +281,7 @@ class MlflowCalls:
     def _create_model(self, given: Document) -> Document:
         bound(self._models, MOST_RUNS)
         model_id = "m-" + os.urandom(16).hex()
-        folder = os.path.join(self._folder, "models", model_id)
-        os.makedirs(folder, exist_ok=True)
+        folder = self._make_folder("models/%s" % model_id)
         now = int(time.time() * 1000)
         self._models[model_id] = {
             "info": {"model_id": model_id, "experiment_id": str(given.get("experiment_id", "0")),
@@ -295,11 +319,33 @@ def _nothing(_: Document) -> Document:
     return {}
 
 
-def _number(metric: Document) -> float:
+def _metric_of(item: Document) -> Tuple[str, float, int, int]:
+    """Key, value, step, timestamp. Raises CallRefused, KeyError, TypeError, ValueError, OverflowError."""
+    key = key_of(item)
     try:
-        return float(metric["value"])
+        number = float(item["value"])
     except ValueError:
-        raise invalid("the value of %s is no number" % metric["key"]) from None
+        raise invalid("the value of %s is no number" % key) from None
+    return key, number, _whole(item, "step"), _whole(item, "timestamp")
+
+
+def _whole(item: Document, name: str) -> int:
+    number = int(item.get(name) or 0)
+    if not -2**63 <= number < 2**63:
+        raise invalid("the %s is too large" % name)
+    return number
+
+
+def _memory_of(known: Dict[str, Any], new: Dict[str, Any]) -> int:
+    """About the bytes that these entries take more than those of the same keys did."""
+    size = 0
+    for key, value in new.items():
+        size += len(value) if isinstance(value, str) else 0
+        if key in known:
+            size -= len(known[key]) if isinstance(value, str) else 0
+        else:
+            size += OF_AN_ENTRY + len(key)
+    return max(size, 0)
 
 
 class MlflowMetrics:

@@ -103,7 +103,7 @@ class MlflowEndpoint:
     def _attend(self, descriptor: int) -> None:
         try:
             goes_on = self._read(self._connections[descriptor])
-        except OSError:
+        except (OSError, MemoryError, RecursionError):  # the others go on
             goes_on = False
         if goes_on:
             self._connections.move_to_end(descriptor)

@@ -61,6 +61,9 @@ class Parent:
         self._looked_at = 0.0
         self._memory = 0
         self._imported = 0
+        #: Of the environment, what the imports have set, and None for what they have removed.
+        self._variables: "Dict[str, Optional[str]]" = {}
+        self._at_the_end: "List[Tuple[int, Optional[int]]]" = []
         self._learns = False
         self._learned: "Optional[Tuple[socket.socket, socket.socket]]" = None
         self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, []))
@@ -116,8 +119,10 @@ class Parent:
         before = warm_imports.open_files()
         self._learns = first["modules"] is None
         signal.alarm(first["alarm"])  # an import that hangs ends, also where the agent is gone
-        self._imported = len(warm_imports.import_modules(
-            first["modules"] or [], set(first["trial_variables"]), skip_missing=bool(first["learned"])))
+        imported, self._variables = warm_imports.import_modules(
+            first["modules"] or [], set(first["trial_variables"]), skip_missing=bool(first["learned"]))
+        self._imported = len(imported)
+        self._at_the_end = warm_imports.functions_that_keep_data()
         signal.alarm(0)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -186,7 +191,7 @@ class Parent:
         if pid == 0:
             connection.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            return warm_trial.Trial(request, descriptors[2], descriptors[3],
+            return warm_trial.Trial(request, descriptors[2], descriptors[3], self._variables, self._at_the_end,
                                     self._learned[1].detach() if self._learned else None)
         if self._learned:
             self._learned[1].close()

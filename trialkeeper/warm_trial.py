@@ -10,7 +10,7 @@ import sys
 
 TYPE_CHECKING = False  # typing itself would be loaded in each trial
 if TYPE_CHECKING:
-    from typing import Any, Dict, FrozenSet, List, Optional, Set
+    from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 #: Descriptors from here on are free for what must not be where a trial expects its own.
 HIGH = 200
@@ -24,8 +24,12 @@ _SUFFIXES = (".py", ".pyc", ".so", ".pyd")
 class Trial:
     """Made in the forked process, which it changes; ``run`` then runs the script."""
 
-    def __init__(self, request: "Dict[str, Any]", stdout: int, stderr: int, learned: "Optional[int]") -> None:
-        """``learned``: a connection for the names of the modules that the script loads."""
+    def __init__(self, request: "Dict[str, Any]", stdout: int, stderr: int, variables: "Dict[str, Optional[str]]",
+                 at_the_end: "List[Tuple[int, Optional[int]]]", learned: "Optional[int]") -> None:
+        """``variables``: what imported modules have set in the environment, None for what they have removed.
+        ``at_the_end``: functions of C that are called then. ``learned``: a connection for the names of the modules that
+        the script loads.
+        """
         self._request = request
         os.setsid()
         self._learned = None if learned is None else _moved_up(learned)
@@ -38,8 +42,9 @@ class Trial:
                 with contextlib.suppress(OSError):  # the one that listed them
                     os.close(descriptor)
         os.chdir(request["directory"])
-        _set_environment(request["environment"])
-        _skip_exit_functions()
+        _set_environment({name: value for name, value in {**request["environment"], **variables}.items()
+                          if value is not None})
+        _skip_exit_functions(at_the_end)
         self._loaded = frozenset(sys.modules)
         _begin_anew(request["directory"])
         self._path_entry = _set_path(request)
@@ -120,15 +125,19 @@ def _set_environment(environment: "Dict[str, str]") -> None:
             os.environ[name] = value
 
 
-def _skip_exit_functions() -> None:
+def _skip_exit_functions(but: "List[Tuple[int, Optional[int]]]") -> None:
     """Those that C and C++ libraries have registered so far, which the parent imported: to give back all that PyTorch
-    has takes longer than most short trials. Those of what the script loads run, as does all that Python does at exit.
+    has takes longer than most short trials. ``but``: addresses of those that keep data, with their arguments.
+
+    Those of what the script loads run, as does all that Python does at exit.
     """
     import ctypes
     libc = ctypes.CDLL(None)
     if hasattr(libc, "on_exit"):  # of glibc; its functions run in reverse order, and get the exit code
         libc.on_exit(libc._exit, None)
         libc.__cxa_atexit(libc.fflush, None, None)  # of all streams of C
+        for function, argument in but:
+            libc.__cxa_atexit(ctypes.c_void_p(function), ctypes.c_void_p(argument), None)
 
 
 def _begin_anew(directory: str) -> None:

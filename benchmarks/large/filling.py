@@ -6,7 +6,8 @@ Django must be set up. Hundreds of thousands of rows a second on PostgreSQL, ten
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -65,7 +66,7 @@ def fill(size: Size, owner: User, say: Callable[[str], object], mark: str = "a")
     copy.rows(Trial, trial, trials, {
         "id": f"{first[Trial]} + i", "experiment_id": f"{first[Experiment]} + i / {of_each}",
         "sequence_id": f"i % {of_each}", "public_id": _text(f"t{mark}", "i"), "ask_number": f"i % {of_each}",
-        "final_number": number, "final_value": _exact_text(number),
+        "final_number": number, "final_value": _exact_text(number), "intermediate_count": str(metrics - 1),
         "status": "CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END"})
     copy.rows(TrialParameters, parameters, trials, {
         "id": f"{first[TrialParameters]} + i", "trial_id": f"{first[Trial]} + i",
@@ -75,10 +76,11 @@ def fill(size: Size, owner: User, say: Callable[[str], object], mark: str = "a")
         "id": f"{first[Attempt]} + i", "trial_id": f"{first[Trial]} + i", "job_name": _text(f"t{mark}", "i")})
     copy.rows(TrialOutput, output, trials, {
         "id": f"{first[TrialOutput]} + i", "attempt_id": f"{first[Attempt]} + i"})
-    copy.rows(Metric, metric, trials * metrics, {
-        "id": f"{first[Metric]} + i", "attempt_id": f"{first[Attempt]} + i / {metrics}", "n": f"i % {metrics}",
-        "sequence": f"i % {metrics}", "number": number, "value": _exact_text(number),
-        "kind": f"CASE WHEN i % {metrics} = {metrics - 1} THEN 'FINAL' ELSE 'PERIODICAL' END"})
+    with _indexed_afterwards(Metric, trials * metrics, say):
+        copy.rows(Metric, metric, trials * metrics, {
+            "id": f"{first[Metric]} + i", "attempt_id": f"{first[Attempt]} + i / {metrics}", "n": f"i % {metrics}",
+            "sequence": f"i % {metrics}", "number": number, "value": _exact_text(number),
+            "kind": f"CASE WHEN i % {metrics} = {metrics - 1} THEN 'FINAL' ELSE 'PERIODICAL' END"})
     experiment.delete()
     _note_keys(list(first))
     return list(Experiment.objects.order_by("pk").filter(pk__gte=first[Experiment]).values_list(
@@ -92,14 +94,17 @@ def _patterns(owner: User) -> tuple[Experiment, Trial, TrialParameters, Attempt,
     ended = now - timedelta(days=3)
     experiment = Experiment.objects.create(
         name="pattern", owner=owner, cluster=cluster, seed=1, tuner={"name": "Random"}, optimize_mode="maximize",
-        trial_command="true", trial_concurrency=1, created_at=ended, started_at=ended, ended_at=ended, status="DONE",
+        trial_command="true", trial_concurrency=1, gpus_of_a_trial=1, created_at=ended, started_at=ended,
+        ended_at=ended, status="DONE",
         search_space={"x": {"_type": "uniform", "_value": [0, 1]}, "y": {"_type": "uniform", "_value": [0, 1]},
                       "layers": {"_type": "randint", "_value": [0, 5]}})
-    trial = Trial.objects.create(experiment=experiment, sequence_id=0, created_at=ended, started_at=ended,
+    trial = Trial.objects.create(experiment=experiment, sequence_id=0, created_at=ended,
+                                 started_at=ended - timedelta(minutes=1),
                                  ended_at=ended, taught=True, intermediate_count=1)
     parameters = TrialParameters.objects.create(trial=trial, parameter_id=0, value={"x": 0.5}, taught=True)
     attempt = Attempt.objects.create(trial=trial, cluster=cluster, job_name=trial.public_id, created_at=ended,
-                                     stage="ended", ended_at=ended, end_received_at=ended)
+                                     stage="ended", started_at=ended - timedelta(minutes=1), ended_at=ended,
+                                     end_received_at=ended, duration=60.0)
     metric = Metric.objects.create(attempt=attempt, n=0, kind="PERIODICAL", sequence=0, value="0.5", number=0.5,
                                    recorded_at=ended, received_at=ended)
     output = TrialOutput.objects.create(attempt=attempt, stream="stdout", offset=0, data=b"epoch 1\n" * 16)
@@ -134,6 +139,37 @@ class _Copying:
             " AS s")
         return (f"INSERT INTO {table} ({', '.join(map(quoted, names))}) SELECT {values}"
                 f" FROM {table} AS pattern, {series} WHERE pattern.id = {int(pattern.pk)}")
+
+
+@contextmanager
+def _indexed_afterwards(model: type[Model], count: int, say: Callable[[str], object]) -> Iterator[None]:
+    """On PostgreSQL, where more rows come than are there, take the table's constraints and indexes away, and make them
+    again behind the rows: four times as fast. Its primary key stays.
+    """
+    if connection.vendor != "postgresql" or count < _last(model):
+        yield
+        return
+    table = connection.ops.quote_name(model._meta.db_table)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+                       " WHERE conrelid = %s::regclass AND contype IN ('u', 'f') ORDER BY contype DESC", [table])
+        constraints = cursor.fetchall()
+        for name, _ in constraints:
+            cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+        cursor.execute("SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+                       " WHERE indrelid = %s::regclass AND NOT indisprimary", [table])
+        indexes = cursor.fetchall()
+        for name, _ in indexes:
+            cursor.execute(f"DROP INDEX {name}")
+    yield
+    say("indexes are built")
+    with connection.cursor() as cursor:
+        cursor.execute("SET maintenance_work_mem = '512MB'")
+        for _, definition in indexes:
+            cursor.execute(definition)
+        for name, definition in constraints:
+            cursor.execute(f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}')
+        cursor.execute("RESET maintenance_work_mem")
 
 
 def _last(model: type[Model]) -> int:

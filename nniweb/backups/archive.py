@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from nniweb.backups.progress import Progress
 from trialkeeper.durable_files import put_in_place
 
 #: Grows when an older program could not read the file. 2: it says what it holds, which need not be all; 1: all.
@@ -41,8 +42,8 @@ class BackupWriter:
         #: Names of files that went away while they were to be read.
         self.gone: list[str] = []
 
-    def add(self, path: Path, name: str) -> None:
-        """Add a file; one that has gone meanwhile is noted, not an error."""
+    def add(self, path: Path, name: str, progress: Progress | None = None) -> None:
+        """Add a file; one that has gone meanwhile is noted, not an error. ``progress`` is told of its bytes."""
         try:
             source = open(path, "rb")  # noqa: SIM115  # closed below
         except FileNotFoundError:
@@ -50,7 +51,7 @@ class BackupWriter:
             return
         with source:
             size = os.fstat(source.fileno()).st_size
-            counted = _Counted(source, size)
+            counted = _Counted(source, size, progress)
             self._tar.addfile(self._info(name, size), counted)
             self._members[name] = counted.sha256
 
@@ -80,8 +81,8 @@ class BackupWriter:
 class _Counted:
     """A file of a size that was fixed when it was opened: one that grows is cut there, one that shrank is filled up."""
 
-    def __init__(self, source: IO[bytes], size: int) -> None:
-        self._source, self._left, self._hash = source, size, hashlib.sha256()
+    def __init__(self, source: IO[bytes], size: int, progress: Progress | None) -> None:
+        self._source, self._left, self._hash, self._progress = source, size, hashlib.sha256(), progress
 
     def read(self, count: int = -1) -> bytes:
         wanted = self._left if count < 0 else min(count, self._left)
@@ -89,6 +90,8 @@ class _Counted:
         piece += b"\0" * (wanted - len(piece))
         self._left -= wanted
         self._hash.update(piece)
+        if self._progress is not None:
+            self._progress.add(len(piece))
         return piece
 
     @property

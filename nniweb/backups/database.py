@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -10,7 +11,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
+from nniweb.backups.progress import Progress, Say, nothing
 from nniweb.experiments.models import User
 from nniweb.experiments.sql.schema_version import VERSIONS
 
@@ -30,6 +32,10 @@ NOT_KEPT = ("django_session", "experiments_session", "experiments_signinlink", "
             "experiments_tensorboardticket")
 
 
+#: Steps of SQLite's machine between two looks at how far it is.
+_STEPS = 1_000_000
+
+
 class CannotCopy(Exception):
     """The database could not be copied or put back; the sentence says why."""
 
@@ -39,24 +45,79 @@ def member_name() -> str:
     return POSTGRESQL if connection.vendor == "postgresql" else SQLITE
 
 
-def copy_to(path: Path) -> None:
+def copy_to(path: Path, say: Say = nothing) -> None:
     """Copy the database as it is at one moment, without the rows of NOT_KEPT, to a file that does not exist yet.
 
-    Raises CannotCopy.
+    ``say`` is told how far it is. Raises CannotCopy.
     """
+    progress = Progress("Copying the database", _bytes_to_copy(), say)
     if connection.vendor == "postgresql":
+        dumped = DumpedTables()
         _run("pg_dump", ["--format=custom", "--no-owner", "--file", str(path),
-                         *(f"--exclude-table-data={table}" for table in NOT_KEPT)])
+                         *(f"--exclude-table-data={table}" for table in NOT_KEPT)],
+             look=lambda: progress.at(dumped.bytes()))
         return
     source = f"file:{settings.DATABASES['default']['NAME']}?mode=ro"
     try:
         # In WAL mode writers go on meanwhile, and this reads what was committed when it began. Not a copy of pages:
         # those have remains of rows that were removed, or moved.
         with closing(sqlite3.connect(source, uri=True, timeout=20)) as ours:
+            ours.set_progress_handler(lambda: _note_size(path, progress), _STEPS)
             ours.execute("VACUUM INTO ?", [str(path)])
     except sqlite3.Error as error:
         raise CannotCopy(f"The database cannot be copied: {error}.") from None
     empty_not_kept(path)
+
+
+def _bytes_to_copy() -> float:
+    """What the copy is expected to take while it is made. Raises CannotCopy."""
+    try:
+        if connection.vendor == "postgresql":
+            return sum(of_table for of_table, _ in _tables().values())
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT (page_count - freelist_count) * page_size"
+                           " FROM pragma_page_count, pragma_page_size, pragma_freelist_count")
+            return float(cursor.fetchone()[0])
+    except DatabaseError as error:
+        raise CannotCopy(f"The database cannot be used: {error}") from None
+
+
+def _note_size(path: Path, progress: Progress) -> None:
+    """For SQLite, which goes on where nothing is returned."""
+    with contextlib.suppress(OSError):
+        progress.at(path.stat().st_size)
+
+
+def _tables() -> dict[int, tuple[float, float]]:
+    """PostgreSQL's: identity -> bytes and rows, as it estimates them. Raises DatabaseError."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT oid, pg_table_size(oid), reltuples FROM pg_class WHERE relkind IN ('r', 'p')"
+                       " AND relnamespace = current_schema()::regnamespace AND relname <> ALL(%s)", [list(NOT_KEPT)])
+        return {oid: (float(size), float(rows)) for oid, size, rows in cursor.fetchall()}
+
+
+class DumpedTables:
+    """How much of the tables pg_dump has read, by what the server says of it. One table is read after the other."""
+
+    def __init__(self) -> None:
+        self._tables = _tables()
+        self._done: dict[int, float] = {}
+        self._last = 0
+
+    def bytes(self) -> float:
+        """As the tables are stored. What it was last where the server cannot be asked."""
+        with contextlib.suppress(DatabaseError):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT relid, tuples_processed FROM pg_stat_progress_copy"
+                               " WHERE datname = current_database() AND command = 'COPY TO'")
+                found = cursor.fetchall()
+            for oid, rows in found:
+                size, of_all = self._tables.get(oid, (0.0, 0.0))
+                if self._last not in (0, oid):
+                    self._done[self._last] = self._tables.get(self._last, (0.0, 0.0))[0]
+                self._done[oid] = size * min(1.0, rows / of_all) if of_all > 0 else 0.0
+                self._last = oid
+        return sum(self._done.values())
 
 
 def empty_not_kept(path: Path) -> None:
@@ -146,16 +207,28 @@ def migrations() -> list[str]:
                   if app != VERSIONS)
 
 
-def _run(program: str, options: Sequence[str]) -> str:
-    """What the program writes. Raises CannotCopy."""
+def _run(program: str, options: Sequence[str], look: Callable[[], object] | None = None) -> str:
+    """What the program writes. ``look`` is called each second while it runs. Raises CannotCopy."""
     if shutil.which(program) is None:
         raise CannotCopy(f"{program} is needed but was not found on PATH. Install PostgreSQL's client programs in the "
                          "server's version or a newer one.")
     database = settings.DATABASES["default"]
     variables = {"PGHOST": database["HOST"], "PGPORT": database["PORT"], "PGUSER": database["USER"],
                  "PGPASSWORD": database["PASSWORD"], "PGDATABASE": database["NAME"]}
-    done = subprocess.run([program, "--no-password", *options], text=True, capture_output=True, check=False,
-                          env={**os.environ, **{name: str(value) for name, value in variables.items() if value}})
-    if done.returncode:
-        raise CannotCopy(f"{program} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    return done.stdout
+    environment = {**os.environ, **{name: str(value) for name, value in variables.items() if value}}
+    with subprocess.Popen([program, "--no-password", *options], text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
+        try:
+            while True:
+                try:
+                    written, errors = run.communicate(timeout=1.0)
+                    break
+                except subprocess.TimeoutExpired:
+                    if look is not None:
+                        look()
+        except BaseException:
+            run.kill()
+            raise
+    if run.returncode:
+        raise CannotCopy(f"{program} ended with {run.returncode}: {errors.strip()[-500:]}")
+    return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from django.core.files.storage import default_storage
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import BackupWriter, plain_files
+from nniweb.backups.progress import Progress, Say, in_time, nothing
 from nniweb.backups.secrets_in_words import stored_secrets
 from nniweb.experiments.retention.stored_files import stored_files
 from nniweb.experiments.secrets import sealing
@@ -29,14 +31,18 @@ KEYS, FILES, CLUSTERS, CHECKPOINTS = FOLDERS = ("keys", "files", "clusters", "ch
 DATABASE = "database"
 #: What a backup holds unless more, or less, is asked for.
 USUALLY = (DATABASE, FILES, CLUSTERS, CHECKPOINTS)
+#: Bytes a second, for estimates: of copying the database, and of packing.
+COPIED, PACKED = 30e6, 40e6
 NOT_OF_CLUSTERS = ("trials", "agent", "agents", "code", "keepers", "snapshots")
 
 
-def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY, *, with_stored: bool = False) -> list[str]:
+def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY, *, with_stored: bool = False,
+         say: Say = nothing) -> list[str]:
     """Write a backup to ``path``, whole or not at all. Returns the names of files that went away meanwhile.
 
     ``parts``: DATABASE, and which of FOLDERS go with it. ``with_stored``: also the files of NNIWEB_FILE_STORAGE, which
-    otherwise stay there alone. Raises OSError (StorageFailed) and CannotCopy.
+    otherwise stay there alone. ``say`` is told how far it is, where it takes a while. Raises OSError (StorageFailed)
+    and CannotCopy.
     """
     writer = BackupWriter(path)
     try:
@@ -44,10 +50,13 @@ def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY, *, with_stor
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
             copy = Path(scratch) / "database"
             applied, secrets = database.migrations(), stored_secrets() if is_of_this_version() else []
-            database.copy_to(copy)
-            writer.add(copy, database.member_name())
-        for file in _files(settings.DATA_FOLDER, parts):
-            writer.add(file, str(file.relative_to(settings.DATA_FOLDER)))
+            database.copy_to(copy, say)
+            writer.add(copy, database.member_name(), Progress("Packing the database", copy.stat().st_size, say))
+        if len(parts) > 1:
+            size = sum(_size(file) for file in _files(settings.DATA_FOLDER, parts))
+            progress = Progress("Packing files", size, say)
+            for file in _files(settings.DATA_FOLDER, parts):
+                writer.add(file, str(file.relative_to(settings.DATA_FOLDER)), progress)
         if with_stored and is_elsewhere() and FILES in parts:
             _add_stored(writer, path)
         writer.finish({"installation": settings.INSTALLATION_ID, "taken_at": now.isoformat(), "version": __version__,
@@ -58,6 +67,24 @@ def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY, *, with_stor
         writer.give_up()
         raise
     return writer.gone
+
+
+def expected(parts: Sequence[str] = USUALLY) -> str:
+    """What a backup is of and what room it takes, in a sentence. Raises DatabaseError, OSError."""
+    of_database = database.size()
+    files = sum(_size(file) for file in _files(settings.DATA_FOLDER, parts))
+    seconds = of_database / COPIED + (of_database + files) / PACKED
+    return (f"The database has {of_database / 1e6:,.1f} MB"
+            + (f", and files have {files / 1e6:,.1f} MB" if len(parts) > 1 else "")
+            + f". The backup will take about {in_time(seconds)}, and up to {(2 * of_database + files) / 1e6:,.1f} MB "
+              "while it is made.")
+
+
+def _size(file: Path) -> int:
+    """Bytes; 0 of one that has gone."""
+    with contextlib.suppress(OSError):
+        return file.stat().st_size
+    return 0
 
 
 def _about_storage(with_stored: bool) -> dict[str, str]:

@@ -27,6 +27,44 @@ EVERY_TRIAL_FAILED = 1
 NO_WORKER, UNREACHABLE = 2, 4
 
 
+class Output(Protocol):
+    """What is used of a stream on which progress is written."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+    def isatty(self) -> bool: ...
+
+
+class MayBeClosed:
+    """Writes for as long as somebody reads; after that the search goes on, and nothing is written."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        """``stream``: None where the process has none, as ``sys.stdout`` of one that was started without."""
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.write(text)
+            except (OSError, ValueError):
+                self._stream = None
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._stream = None
+
+    def isatty(self) -> bool:
+        try:
+            return self._stream is not None and self._stream.isatty()
+        except ValueError:  # it is closed
+            return False
+
+
 class Followed(Protocol):
     """An experiment, wherever it is. Every method may raise CannotReach."""
 
@@ -91,7 +129,7 @@ class RestFollowed:
 class Follower:
     """One experiment, one stream. ``monotonic`` and ``wait`` (both in seconds) are given by tests."""
 
-    def __init__(self, followed: Followed, out: TextIO, *, monotonic: Callable[[], float] = time.monotonic,
+    def __init__(self, followed: Followed, out: Output, *, monotonic: Callable[[], float] = time.monotonic,
                  wait: Callable[[float], None] = time.sleep) -> None:
         self._followed = followed
         self._out = out

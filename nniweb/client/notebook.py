@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, TextIO
+from typing import Any
 
 from nniweb.client.experiment import Experiment
-from nniweb.client.following import Followed, Follower
+from nniweb.client.following import Followed, Follower, Output
 from nniweb.client.words import experiment_counts, trials_cells
 
 #: Trials in the table.
@@ -24,7 +24,7 @@ def is_in_notebook() -> bool:
 class NotebookFollower(Follower):
     """Shows the state in place of the last one. The summary at the end is text."""
 
-    def __init__(self, followed: Followed, out: TextIO, experiment: Experiment, **clock: Any) -> None:
+    def __init__(self, followed: Followed, out: Output, experiment: Experiment, **clock: Any) -> None:
         super().__init__(followed, out, **clock)
         self._experiment = experiment
         self._display: Any = None

@@ -16,7 +16,7 @@ from nniweb.client import function_code
 from nniweb.client.connection import Client
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
-from nniweb.client.following import Follower, RestFollowed
+from nniweb.client.following import Follower, MayBeClosed, Output, RestFollowed
 from nniweb.client.notebook import NotebookFollower, is_in_notebook
 from nniweb.client.own_server import connect
 from nniweb.middleware.require_tls import is_loopback
@@ -135,11 +135,12 @@ def _python_for(client: Client, fields: Mapping[str, Any]) -> str:
     return shlex.quote(sys.executable) if is_here and sys.executable else "python3"
 
 
-def follow(client: Client, experiment: Experiment, out: TextIO | None = None) -> Experiment:
-    """Show the progress until the experiment has ended. Ctrl-C asks on a terminal; in a notebook it returns the
-    experiment, which continues; elsewhere it raises KeyboardInterrupt, and the experiment continues.
+def follow(client: Client, experiment: Experiment, stream: TextIO | None = None) -> Experiment:
+    """Show the progress until the experiment has ended, on ``stream`` or stdout, which may be closed. Ctrl-C asks on a
+    terminal; in a notebook it returns the experiment, which continues; elsewhere it raises KeyboardInterrupt, and the
+    experiment continues.
     """
-    out = out or sys.stdout
+    out = MayBeClosed(stream or sys.stdout)
     followed = RestFollowed(client, experiment)
     if is_in_notebook():
         shown: Follower = NotebookFollower(followed, out, experiment)
@@ -159,7 +160,7 @@ def follow(client: Client, experiment: Experiment, out: TextIO | None = None) ->
                 raise
 
 
-def _asked_to_go_on(experiment: Experiment, out: TextIO) -> bool:
+def _asked_to_go_on(experiment: Experiment, out: Output) -> bool:
     """Whether to go on following, perhaps until it has stopped. Without a terminal nobody is asked."""
     if sys.stdin is not None and sys.stdin.isatty() and out.isatty():
         out.write("\n")

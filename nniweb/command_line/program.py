@@ -15,6 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     Whoever reads the output may stop reading (``| head -1``): that is no failure. What failed before stays one.
     """
+    _open_closed_streams()
     try:
         try:
             _run(arguments)
@@ -25,6 +26,17 @@ def main(arguments: list[str] | None = None) -> None:
         for stream in (sys.stdout, sys.stderr):
             _let_go(stream)
         sys.exit(error.__context__.code if isinstance(error.__context__, SystemExit) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Of a process that was started without (``>&-``), into nothing: what it opens must not become its output."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_WRONLY)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, open(number, "w", encoding="utf-8"))  # noqa: SIM115  for as long as the process lives
 
 
 def _let_go(stream: TextIO) -> None:

@@ -9,9 +9,11 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from nniweb.backups.database import damage_of_sqlite
+from nniweb.database import connection_limits
 from nniweb.database.outage_logs import first_line
-from nniweb.doctor.findings import Finding, unknown, well, wrong
+from nniweb.doctor.findings import Finding, unknown, warning, well, wrong
 from nniweb.experiments.secrets.key_rotation import unreadable_secrets
+from nniweb.experiments.sql.later_indexes import missing_indexes
 from nniweb.experiments.sql.schema_version import missing_migrations, unknown_migrations
 from nniweb.storage.own_files import COMMAND, START
 
@@ -50,6 +52,18 @@ def database() -> Iterator[Finding]:
     else:
         yield well("database", "The database can be reached and has this program's version.")
         yield _writable(path)
+        if unbuilt := missing_indexes():
+            yield warning("database indexes", f"{len(unbuilt)} index(es) of the database are not built, so that some "
+                                              f"pages are slow: {', '.join(index.name for _, index in unbuilt[:5])}.",
+                          f"Run {COMMAND} migrate. The server may run meanwhile.")
+
+
+def database_connections() -> Iterator[Finding]:
+    """Whether PostgreSQL takes all connections that the webs and workers of now may open."""
+    room = connection_limits.room()
+    if room is not None:
+        yield well("database connections", f"{room}.") if room.is_enough else \
+            warning("database connections", f"{room}.", connection_limits.REMEDY)
 
 
 def secrets() -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from nniweb.experiments.clusters.editing import NAME_PATTERN, NAME_RULE
 from nniweb.experiments.clusters.machine_loads import recent_load
 from nniweb.experiments.clusters.metadata import metadata_of, secret_settings
 from nniweb.experiments.models import Attempt, Cluster, Machine, User
-from nniweb.http.fields import StrictSerializer
+from nniweb.http.fields import StrictSerializer, TrueOrFalseField
 from nniweb.http.reason_serializer import ReasonSerializer
 
 
@@ -155,12 +155,12 @@ class NewClusterSerializer(StrictSerializer):
     platform = serializers.CharField(max_length=40)
     settings = serializers.DictField(default=dict, help_text=(
         "The fields of a trainingService section, including secrets."))
-    is_private = serializers.BooleanField(default=False, help_text="For you alone.")
+    is_private = TrueOrFalseField(default=False, help_text="For you alone.")
     group = serializers.SlugRelatedField("name", queryset=Group.objects.all(), allow_null=True, default=None,
                                          help_text="Only members of this group may use it.")
     owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, default=None,
                                          help_text="Default: you.")
-    enabled = serializers.BooleanField(default=True)
+    enabled = TrueOrFalseField(default=True)
     max_trials = MaxTrialsField(default=None)
     tested = TestedField(default="")
 
@@ -170,13 +170,13 @@ class ClusterChangesSerializer(StrictSerializer):
 
     name = ClusterNameField(required=False)
     settings = serializers.DictField(required=False)
-    enabled = serializers.BooleanField(required=False)
+    enabled = TrueOrFalseField(required=False)
     max_trials = MaxTrialsField(required=False)
     group = OwnGroupField(allow_null=True, required=False, help_text=(
         "A group that you are in; any group for administrators."))
     owner = serializers.SlugRelatedField("username", queryset=User.objects.all(), allow_null=True, required=False,
                                          help_text="For administrators.")
-    is_private = serializers.BooleanField(required=False, help_text=(
+    is_private = TrueOrFalseField(required=False, help_text=(
         "Only the owner may use it. Only administrators can set this."))
     metadata = serializers.DictField(
         child=serializers.CharField(allow_blank=True, allow_null=True, trim_whitespace=False, max_length=1_000_000),
@@ -192,7 +192,7 @@ class ClusterCheckSerializer(StrictSerializer):
     cluster = serializers.CharField(max_length=40, required=False, help_text=(
         "Id of the cluster whose settings these would become. Its secrets are used where they would stay."))
     settings = serializers.DictField(default=dict)
-    test = serializers.BooleanField(default=True, help_text="Also test the cluster, which may take a minute.")
+    test = TrueOrFalseField(default=True, help_text="Also test the cluster, which may take a minute.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("platform" in attrs) == ("cluster" in attrs):

@@ -43,6 +43,15 @@ class Query(StrictSerializer):
         return dict(query.validated_data)
 
 
+class TrueOrFalseField(serializers.BooleanField):
+    """true or false, as JSON has them: neither a text nor a number, which may have been meant for another field."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            raise serializers.ValidationError("must be true or false.")
+        return data
+
+
 class OneOfField(serializers.ChoiceField):
     """One of several words; a wrong one is told which there are."""
 

@@ -17,7 +17,15 @@ from django.db import InterfaceError, OperationalError
 
 from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models.account import hash_of
-from nniweb.http.asgi import ASGIEvent, ASGIReceiveCallable, ASGISendCallable, Scope
+from nniweb.http.asgi import (
+    REST_OF_BODY,
+    ASGIEvent,
+    ASGIReceiveCallable,
+    ASGISendCallable,
+    BodyReader,
+    RestOfBody,
+    Scope,
+)
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.bodies import SenderGone, body_of, error_document, length_of, send_document
 from nniweb.keeperapi.checkpoint_calls import CheckpointCalls
@@ -104,10 +112,11 @@ class KeeperApplication:
                                     "This keeper sends too many requests. It can send the next one in "
                                     f"{math.ceil(seconds)} s.", retry_after=math.ceil(seconds))
             # what is sent in pieces waits for who reads slowly; said here, where the web server's own send is at hand
-            counted = _Counting(receive, with_backpressure(send) if name in _IN_PIECES else send)
+            counted = _Counting(receive, with_backpressure(send) if name in _IN_PIECES else send,
+                                scope.get("extensions", {}).get(REST_OF_BODY))
             try:
                 handler = self.checkpoints if name in CHECKPOINT_CALLS else self
-                await getattr(handler, name)(match, token_hash, headers, counted.receive, counted.send)
+                await getattr(handler, name)(match, token_hash, headers, counted, counted.send)
             except RefusedReport as error:
                 counted.status = error.status
                 raise
@@ -141,8 +150,9 @@ class KeeperApplication:
 
     async def reports(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
                       receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Signs of life of several keepers; the first of them is the one of the address."""
+        """Signs of life of several keepers; the one of the address is one of them."""
         refuse_by_length(headers.get(b"content-length"))
+        await asyncio.to_thread(_may_report_for_others, match[1], token_hash)
         body = await body_of(receive, contract.MAX_REPORT_BYTES, length_of(headers),
                              partial(job_files.may_report, match[1], token_hash))
         signs = read_several(body, headers.get(b"content-encoding", ""), loads=orjson.loads)
@@ -207,18 +217,36 @@ class KeeperApplication:
         await send_document(send, 200, {"installation": settings.INSTALLATION_ID})
 
 
+def _may_report_for_others(job_name: str, token_hash: str) -> None:
+    """Whether the token opens the job. Raises RefusedReport, also of a job that is not known with 401: by 404 a server
+    says that it does not take several reports at once.
+    """
+    try:
+        job_files.may_report(job_name, token_hash)
+    except RefusedReport as error:
+        raise RefusedReport(401, contract.ERROR_TOKEN, str(error)) from None
+
+
 class _Counting:
     """Passes on what a call sends and is answered, and remembers how much and how."""
 
-    def __init__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, receive: ASGIReceiveCallable, send: ASGISendCallable, rest: RestOfBody | None) -> None:
+        self._receive, self._send, self._rest = receive, send, rest
         self.size = 0
         self.status = 500
 
-    async def receive(self) -> ASGIEvent:
+    async def __call__(self) -> ASGIEvent:
         message = await self._receive()
         self.size += len(message.get("body", b""))
         return message
+
+    def reader(self) -> BodyReader | None:
+        return None if self._rest is None else self._rest.reader()
+
+    def was_read(self, size: int) -> None:
+        assert self._rest is not None
+        self.size += size
+        self._rest.was_read(size)
 
     async def send(self, message: ASGIEvent) -> None:
         if message["type"] == "http.response.start":

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import orjson
 from django.conf import settings
 
-from nniweb.http.asgi import ASGIReceiveCallable, ASGISendCallable
+from nniweb.http.asgi import ASGIReceiveCallable, ASGISendCallable, BodyReader, RestOfBody
 from nniweb.middleware.allowances import ANYBODYS_BYTES
 from nniweb.middleware.body_size import declared_length
 from trainingservice.receiver.report_reading import RefusedReport
@@ -32,7 +32,7 @@ def length_of(headers: dict[bytes, str]) -> int | None:
 class WrittenBody(Protocol):
     """Where a body is written to, by one thread at a time."""
 
-    def write(self, pieces: Sequence[bytes]) -> None: ...
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -48,8 +48,9 @@ async def body_of(receive: ASGIReceiveCallable, limit: int, length: int | None, 
 
 
 async def write_body(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None],
-                     threads: Executor, body: WrittenBody) -> None:
-    """Write the body while it arrives: the next piece is received while the one before is written.
+                     threads: Executor, body: WrittenBody, rest: RestOfBody | None = None) -> None:
+    """Write the body while it arrives: the next piece is received while the one before is written, or one of
+    ``threads`` reads what is there by itself, where the server's ``rest`` lets it.
 
     So any number of slow senders holds little memory and no thread. ``may_send`` as with ``body_of``; it is asked in
     one of ``threads``, which write, too. Raises RefusedReport, SenderGone, OSError where the disk is full; ``body`` is
@@ -58,13 +59,20 @@ async def write_body(receive: ASGIReceiveCallable, limit: int, length: int | Non
     global _arriving
     gathered: list[bytes] = []
     waiting = 0
-    writing: Future[None] | None = None
+    writing: Future[Any] | None = None
+    reader: BodyReader | None = None
     _arriving += 1
     try:
         async for piece in _pieces(receive, limit, length, may_send, threads):
             gathered.append(piece)
             waiting += len(piece)
-            if waiting >= min(max(GATHERED_BYTES[0], MOST_GATHERED // _arriving), GATHERED_BYTES[1]):
+            if rest is not None and (reader := rest.reader()) is not None:
+                if writing is not None:
+                    await asyncio.wrap_future(writing)
+                writing = threads.submit(_write_and_read, body, gathered, reader)
+                rest.was_read(await asyncio.wrap_future(writing))
+                writing, gathered, waiting = None, [], 0
+            elif waiting >= min(max(GATHERED_BYTES[0], MOST_GATHERED // _arriving), GATHERED_BYTES[1]):
                 if writing is not None:
                     await asyncio.wrap_future(writing)
                 writing = threads.submit(body.write, gathered)
@@ -75,13 +83,24 @@ async def write_body(receive: ASGIReceiveCallable, limit: int, length: int | Non
             writing = threads.submit(body.write, gathered)
             await asyncio.wrap_future(writing)
     except BaseException:
-        if writing is None:
+        def close(_: object = None) -> None:
             body.close()
+            if reader is not None:
+                reader.close()
+
+        if writing is None:
+            close()
         else:  # not while a thread writes to it: its descriptor could be another file's by then
-            writing.add_done_callback(lambda _: body.close())
+            writing.add_done_callback(close)
         raise
     finally:
         _arriving -= 1
+
+
+def _write_and_read(body: WrittenBody, gathered: Sequence[bytes], reader: BodyReader) -> int:
+    """Bytes that were read and written, behind those that were there before."""
+    body.write(gathered)
+    return reader.read(body.write)
 
 
 async def _pieces(receive: ASGIReceiveCallable, limit: int, length: int | None, may_send: Callable[[], None],

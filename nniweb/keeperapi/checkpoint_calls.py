@@ -18,7 +18,7 @@ from django.conf import settings
 
 from nniweb.experiments.checkpoints.chunk_files import incoming_file, pieces_of
 from nniweb.experiments.checkpoints.incoming_file import IncomingFile
-from nniweb.http.asgi import ASGIReceiveCallable, ASGISendCallable
+from nniweb.http.asgi import ASGISendCallable, PacedReceive
 from nniweb.keeperapi import checkpoint_work, job_files
 from nniweb.keeperapi.bodies import length_of, send_document, write_body
 from trainingservice.receiver.checkpoint_manifests import MAX_QUESTION_BYTES
@@ -45,22 +45,22 @@ class CheckpointCalls:
         self._writers = ThreadPoolExecutor(WRITERS, "checkpoints-arrive")
 
     async def missing(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
-                      receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+                      receive: PacedReceive, send: ASGISendCallable) -> None:
         body = await self._body(match[1], token_hash, headers, receive, MAX_QUESTION_BYTES)
         await self._answer(send, checkpoint_work.missing, match[1], token_hash, body)
 
     async def put_chunk(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
-                        receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+                        receive: PacedReceive, send: ASGISendCallable) -> None:
         body = await self._body(match[1], token_hash, headers, receive, contract.CHUNK_BYTES)
         await self._answer(send, checkpoint_work.put_chunk, match[1], token_hash, match[2], body)
 
     async def put_chunks(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
-                         receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+                         receive: PacedReceive, send: ASGISendCallable) -> None:
         body = await self._body(match[1], token_hash, headers, receive, chunk_pack.MOST_PACKED)
         await self._answer(send, checkpoint_work.put_chunks, match[1], token_hash, body)
 
     async def get_chunks(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
-                         receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+                         receive: PacedReceive, send: ASGISendCallable) -> None:
         body = await self._body(match[1], token_hash, headers, receive, MAX_QUESTION_BYTES)
         packed = await self._work(checkpoint_work.chunks_to_send, match[1], token_hash, body)
         await send({"type": "http.response.start", "status": 200, "headers": [
@@ -68,27 +68,27 @@ class CheckpointCalls:
         await send({"type": "http.response.body", "body": packed})
 
     async def put_manifest(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
-                           receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+                           receive: PacedReceive, send: ASGISendCallable) -> None:
         body = await self._body(match[1], token_hash, headers, receive, contract.MAX_MANIFEST_BYTES)
         await self._answer(send, checkpoint_work.put_manifest, match[1], token_hash, match[2], body)
 
     async def get_chunk(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
-                        receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+                        receive: PacedReceive, send: ASGISendCallable) -> None:
         found = await self._work(checkpoint_work.chunk_to_send, match[1], token_hash, match[2])
         await self._send_file(send, *found, b"application/octet-stream")
 
     async def get_manifest(self, match: re.Match[str], token_hash: str, headers: dict[bytes, str],
-                           receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+                           receive: PacedReceive, send: ASGISendCallable) -> None:
         found = await self._work(checkpoint_work.manifest_to_send, match[1], token_hash, match[2])
         await self._send_file(send, *found, b"application/json")
 
-    async def _body(self, job_name: str, token_hash: str, headers: dict[bytes, str], receive: ASGIReceiveCallable,
+    async def _body(self, job_name: str, token_hash: str, headers: dict[bytes, str], receive: PacedReceive,
                     limit: int) -> IncomingFile:
         refuse_by_length(headers.get(b"content-length"), limit)
         try:
             body = incoming_file()
             await write_body(receive, limit, length_of(headers), partial(job_files.may_start, job_name, token_hash),
-                             self._writers, body)
+                             self._writers, body, receive)
         except OSError:
             raise _full() from None
         return body

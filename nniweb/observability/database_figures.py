@@ -1,6 +1,7 @@
 """Figures that are read from the rows, with each question anew: the same from every process of the installation.
 
-Seven queries however much there is. None looks at metrics or output, and trials are counted in an index.
+A few queries however much there is. None looks at metrics or output, and trials that ended long ago are not counted
+again.
 """
 
 from collections import Counter
@@ -19,6 +20,7 @@ from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.models import Attempt, Cluster, Experiment, NotificationDelivery, Trial
 from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.notification import DeliveryState
+from nniweb.experiments.results.settled_trials import trial_counts
 from trainingservice.trial_job_status import TrialJobStatus
 
 
@@ -58,9 +60,8 @@ class DatabaseFigures(Collector):
     @staticmethod
     def _trials(cluster_of: dict[int, str]) -> Iterator[Metric]:
         counts: Counter[tuple[str, str]] = Counter()
-        for experiment, status, count in Trial.objects.order_by().values_list("experiment", "status").annotate(
-                Count("pk")):
-            if experiment in cluster_of:
+        for experiment, found in trial_counts(list(cluster_of)).items():
+            for status, count in found.items():
                 counts[cluster_of[experiment], status] += count
         family = GaugeMetricFamily("nniweb_trials", "Trials.", labels=["cluster", "status"])
         for cluster in sorted(set(cluster_of.values())):

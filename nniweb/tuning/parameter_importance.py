@@ -87,7 +87,8 @@ def ranks(values: Floats) -> Floats:
 
 
 def main() -> None:
-    for unused in ("sklearn", "scipy"):  # Optuna would load them for other evaluators: three times the time
+    # Optuna would load them for other evaluators and for storages: four times the time
+    for unused in ("sklearn", "scipy", "redis"):
         sys.modules[unused] = None  # type: ignore[assignment]
     warnings.simplefilter("ignore")  # about few trials: the page says how many there were
     asked = json.load(sys.stdin)

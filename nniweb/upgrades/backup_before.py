@@ -11,7 +11,7 @@ from django.conf import settings
 
 from nniweb import __version__
 from nniweb.backups import database
-from nniweb.backups.taking import DATABASE, take
+from nniweb.backups.taking import DATABASE, expected, take
 from nniweb.storage.data_folder import prepare
 
 #: How many of these backups are kept.
@@ -45,8 +45,8 @@ def make(now: datetime, say: Callable[[str], None]) -> Path | None:
         prepare(folder())
         _need_room()
         path = folder() / f"before-{__version__}-{now:%Y%m%d-%H%M%S}.tar.gz"
-        say(f"The database has an older version. It is backed up to {path} before the upgrade.")
-        take(path, now, [DATABASE])
+        say(f"The database has an older version. It is backed up to {path} before the upgrade. {expected([DATABASE])}")
+        take(path, now, [DATABASE], say=say)
     except database.CannotCopy as error:
         raise NoBackup(f"The database must be upgraded, but the backup before the upgrade failed: {error} Correct "
                        f"that, {_OWN_CHOICE}. Nothing was changed.") from None

@@ -6,12 +6,14 @@ request costs a seventh of the time that all of the request takes.
 
 import time
 
+from twisted.internet import tcp
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
 from nniweb.middleware.allowances import ANYBODYS_BYTES, Allowances
 from nniweb.web_server.connections import Connections
 from nniweb.web_server.request import Request
+from nniweb.web_server.rest_of_body import SocketReader
 
 #: Seconds that a client may take to read the last of an answer.
 READ_SECONDS = 600.0
@@ -132,6 +134,29 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
             return
         self.due = time.monotonic() + self._allowances.body_seconds
         self._networkProducer.resumeProducing()
+
+    # --- a body that a thread reads -----------------------------------------------------------
+
+    def begin_reading(self) -> SocketReader | None:
+        """A reader of what is left of the body, while nothing is read here. None where that cannot be: the length is
+        not known, or what comes is encrypted.
+        """
+        left = getattr(self._transferDecoder, "contentLength", None)
+        if not left or self._is_leaving or not isinstance(self.transport, tcp.Connection) or self.transport.TLS:
+            return None
+        self.pause_body()
+        # its own descriptor: this one may be closed, and its number be another connection's, while a thread reads
+        return SocketReader(self.transport.getHandle().dup(), left)
+
+    def end_reading(self, size: int) -> None:
+        """Go on here, behind so many bytes of the body."""
+        if self._is_leaving or self._transferDecoder is None:
+            return
+        self._transferDecoder.contentLength -= size
+        self.resume_body()
+        self.body_goes_on(size)
+        if not self._transferDecoder.contentLength:
+            self.rawDataReceived(b"")  # nothing more comes of the body that Twisted could find its end by
 
     # --- the end ---------------------------------------------------------------------------
 

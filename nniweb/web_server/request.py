@@ -8,7 +8,7 @@ from typing import Any
 
 from daphne.http_protocol import WebRequest
 
-from nniweb.http.asgi import ASGIEvent, ASGIReceiveCallable
+from nniweb.http.asgi import REST_OF_BODY, ASGIEvent, ASGIReceiveCallable, BodyReader, Scope
 from nniweb.web_server.websocket import WebSocket
 
 
@@ -71,6 +71,23 @@ class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
         if more and not self._is_paused and self._ahead > self.channel.factory.allowances.ahead_bytes:
             self._is_paused = True
             self.channel.pause_body()
+
+    def described(self, scope: Scope) -> Scope:
+        """``scope`` for the application, with the way to take a large body past ``receive``."""
+        if not self._is_early:
+            return scope
+        return {**scope, "extensions": {**scope.get("extensions", {}), REST_OF_BODY: self}}
+
+    def reader(self) -> BodyReader | None:
+        """See ``nniweb.http.asgi.RestOfBody``."""
+        if self._is_whole or self._ahead or self.channel is None:
+            return None
+        return self.channel.begin_reading()  # type: ignore[no-any-return]
+
+    def was_read(self, size: int) -> None:
+        """See ``nniweb.http.asgi.RestOfBody``."""
+        if self.channel is not None:
+            self.channel.end_reading(size)
 
     def paced(self, receive: ASGIReceiveCallable) -> ASGIReceiveCallable:
         """``receive`` for the application: what it takes makes room for more."""

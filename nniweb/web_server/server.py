@@ -44,6 +44,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not ann
 
         def begun(scope: Scope, receive: ASGIReceiveCallable, send: Any) -> Awaitable[None]:
             request = send.args[0]  # Daphne binds it to the request or websocket that it answers
+            if scope["type"] == "http":
+                scope = request.described(scope)
             return application(scope, request.paced(receive), send)
 
         # what is held of a body is given in one piece

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.browser import one_browser
 from tests.end_to_end.running_server import RunningServer
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """After the last test with a browser, or later, where the tests in between go on beside it."""
+    try:
+        return (yield)
+    finally:
+        if one_browser.is_in_the_way_of(nextitem):
+            one_browser.close()
 
 
 @pytest.fixture

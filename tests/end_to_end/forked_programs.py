@@ -1,11 +1,12 @@
 """Programs of this project, each forked from a process that has imported their libraries already.
 
-Importing them is two thirds of what the start of a server costs, and a run of the tests starts hundreds. What is
-imported beforehand knows no settings and reads no environment: libraries, and our packages that know nothing of Django.
-The program itself runs from its first line, as its file's ``__main__``, in a session, folder and environment of its
-own. Its command line and environment in /proc are those of the process it was forked from.
+Importing them is most of what the start of a server costs, and a run of the tests starts hundreds. Most are forked
+from a process that has set Django up, too, and take that over for their own settings (preloaded_django.py). Where that
+cannot be, what is imported beforehand knows no settings and reads no environment: libraries, and our packages that know
+nothing of Django. The program itself runs from its first line, as ``__main__``, in a session, folder and
+environment of its own. Its command line and environment in /proc are those of the process it was forked from.
 
-Tests of the start itself, and programs with another Python or another search path, start a process of their own.
+Tests of the start itself, and programs with another Python, start a process of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tests.end_to_end import preloaded_django
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Set for a run of the tests, and not outside of one, as in benchmarks, where a start has to cost what it costs.
 IN_USE = "NNIWEB_TEST_FORKED_PROGRAMS"
@@ -35,6 +38,8 @@ IN_USE = "NNIWEB_TEST_FORKED_PROGRAMS"
 _READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "LANG", "LC_", "TZ")
 #: What is set alike for all programs that are forked, or nothing that was imported reads.
 _MAY_DIFFER = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+#: Folders that it adds to those of the process it is forked from; it finds no other module of a name that is loaded.
+SEARCH_PATH = "PYTHONPATH"
 _IMPORTED = (
     "django.core.management.commands.migrate", "django.contrib.admin", "django.db.backends.sqlite3.base", "django.test",
     "channels.routing", "autobahn.twisted.websocket", "twisted.internet.asyncioreactor", "twisted.web.http",
@@ -46,6 +51,8 @@ _IMPORTED = (
     "nniweb.experiments.config", "nniweb.tuning.process.tuner_child",
 )
 _LENGTH = 8
+#: Seconds for a new process to take over what Django knows.
+_TAKES_OVER_WITHIN = 60.0
 
 
 class ForkedProgram:
@@ -89,20 +96,21 @@ class ForkedProgram:
 
 
 class _Parent:
-    """The process that has imported; one for each process that runs tests, started when it is needed first."""
+    """A process that has imported; one of a kind for each process that runs tests, started when it is needed first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_django: bool) -> None:
         self._lock = threading.Lock()
         self._ended: dict[int, int] = {}
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self.process = subprocess.Popen([sys.executable, "-m", "tests.end_to_end.forked_programs",
-                                             str(theirs.fileno())], cwd=ROOT, pass_fds=[theirs.fileno()],
-                                            stdin=subprocess.DEVNULL, start_new_session=True, env={
-                                                **_without_settings(os.environ), "PYTHONUNBUFFERED": "1"})
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.end_to_end.forked_programs", str(theirs.fileno()),
+                 *["django"] * has_django], cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                start_new_session=True, env={**_without_settings(os.environ), "PYTHONUNBUFFERED": "1"})
 
     def start(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], outputs: tuple[int, int]
-              ) -> ForkedProgram:
+              ) -> ForkedProgram | None:
+        """None where it could not take over what this parent has loaded."""
         asked = json.dumps([list(arguments), str(cwd), dict(env)]).encode()
         with self._lock:
             socket.send_fds(self._socket, [len(asked).to_bytes(_LENGTH, "big")], list(outputs))
@@ -111,7 +119,7 @@ class _Parent:
             started: list[int] = []
             while not started:
                 self._read(started)
-            return ForkedProgram(started[0], self._ended, self._hear)
+            return ForkedProgram(started[0], self._ended, self._hear) if started[0] else None
 
     def _read(self, started: list[int]) -> None:
         said = self._socket.recv(1024)
@@ -131,7 +139,7 @@ class _Parent:
                 self._read([])
 
 
-_parents: dict[int, _Parent] = {}
+_parents: dict[tuple[int, bool], _Parent] = {}
 
 
 def can_start(env: Mapping[str, str]) -> bool:
@@ -141,15 +149,26 @@ def can_start(env: Mapping[str, str]) -> bool:
     ours = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_START)}
     theirs = {name: value for name, value in env.items() if name.startswith(_READ_AT_START)}
     differs = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
-    return sys.platform == "linux" and IN_USE in os.environ and differs <= _MAY_DIFFER
+    may = _MAY_DIFFER if SEARCH_PATH in ours else {*_MAY_DIFFER, SEARCH_PATH}
+    return sys.platform == "linux" and IN_USE in os.environ and differs <= may
 
 
 def start(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: int, stderr: int) -> ForkedProgram:
-    """Run the Python file ``arguments[0]`` with these arguments; ``stdout`` and ``stderr``: descriptors."""
-    parent = _parents.get(os.getpid())
-    if parent is None:
-        parent = _parents[os.getpid()] = _Parent()  # it ends with this process and its end of the socket
-    return parent.start(arguments, cwd, env, (stdout, stderr))
+    """Run the Python file ``arguments[0]`` with these arguments, or the module after ``-m``. ``stdout`` and ``stderr``
+    are descriptors.
+    """
+    outputs = (stdout, stderr)
+    program = _parent(True).start(arguments, cwd, env, outputs) if preloaded_django.is_for(arguments, env) else None
+    program = program or _parent(False).start(arguments, cwd, env, outputs)
+    assert program is not None
+    return program
+
+
+def _parent(has_django: bool) -> _Parent:
+    key = (os.getpid(), has_django)
+    if key not in _parents:
+        _parents[key] = _Parent(has_django=has_django)  # it ends with this process and its end of the socket
+    return _parents[key]
 
 
 def run(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float
@@ -176,15 +195,10 @@ def _without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 # --- the process that forks ----------------------------------------------------------------
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, has_django: bool) -> None:
     """Fork a program for each request, until nobody asks any more."""
     asking = socket.socket(fileno=descriptor)
-    for name in _IMPORTED:
-        importlib.import_module(name)
-    assert threading.active_count() == 1, "a library has started a thread"
-    assert "twisted.internet.reactor" not in sys.modules, "what waits for events must not be shared"
-    gc.collect()
-    gc.freeze()
+    _load(has_django)
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -207,22 +221,59 @@ def main(descriptor: int) -> None:
         asked = b""
         while len(asked) < int.from_bytes(head, "big"):
             asked += asking.recv(65_536)
+        begins, begun = os.pipe()
         pid = os.fork()
         if pid == 0:
             asking.close()
-            os.close(wake)
+            for pipe in (wake, begins):
+                os.close(pipe)
             signal.set_wakeup_fd(-1)
             os.close(woken)
             arguments, cwd, env = json.loads(asked)
-            _run(arguments, cwd, env, outputs)
-        for output in outputs:
-            os.close(output)
-        running.add(pid)
+            _run(arguments, cwd, env, outputs, has_django, begun)
+        for descriptor in (*outputs, begun):
+            os.close(descriptor)
+        if _has_begun(begins):
+            running.add(pid)
+        else:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            pid = 0
         asking.send(json.dumps(["started", pid, 0]).encode())
 
 
-def _run(arguments: list[str], cwd: str, env: dict[str, str], outputs: list[int]) -> NoReturn:
-    """In the new process. It ends as an interpreter does: an uncaught error, exit functions, threads, streams."""
+def _load(has_django: bool) -> None:
+    from trainingservice import platforms  # not in the processes that run tests
+    from trainingservice.keeper.keeper_bundle import compiled_keeper_bytes
+
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    for name in platforms.BUILT_IN:
+        with contextlib.suppress(platforms.BrokenPlatform):  # the program says so
+            platforms.load_platform(name)
+    compiled_keeper_bytes()
+    if has_django:
+        preloaded_django.load()
+    assert threading.active_count() == 1, "a library has started a thread"
+    assert "twisted.internet.reactor" not in sys.modules, "what waits for events must not be shared"
+    gc.collect()
+    gc.freeze()
+
+
+def _has_begun(pipe: int) -> bool:
+    """Whether the new process goes on to its program, as it says over this pipe."""
+    try:
+        return bool(select.select([pipe], [], [], _TAKES_OVER_WITHIN)[0] and os.read(pipe, 1))
+    finally:
+        os.close(pipe)
+
+
+def _run(arguments: list[str], cwd: str, env: dict[str, str], outputs: list[int], has_django: bool, begun: int
+         ) -> NoReturn:
+    """In the new process. It ends as an interpreter does: an uncaught error, exit functions, threads, streams.
+
+    ``begun``: of a pipe, which it closes without a word where it cannot take over what was loaded.
+    """
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, output in enumerate(outputs, 1):
@@ -232,12 +283,20 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], outputs: list[int]
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
-    program = Path(cwd, arguments[0])
-    sys.argv[:] = arguments
-    sys.path[0] = str(program.parent)
-    runpy.run_path(str(program), run_name="__main__")
+    if has_django and not preloaded_django.take_over():
+        os._exit(1)
+    os.write(begun, b".")
+    os.close(begun)
+    sys.path[1:1] = [os.path.abspath(folder) for folder in env.get(SEARCH_PATH, "").split(os.pathsep) if folder]
+    if arguments[0] == "-m":
+        sys.argv[:], sys.path[0] = arguments[1:], cwd
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        program = Path(cwd, arguments[0])
+        sys.argv[:], sys.path[0] = arguments, str(program.parent)
+        runpy.run_path(str(program), run_name="__main__")
     sys.exit()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), "django" in sys.argv[2:])

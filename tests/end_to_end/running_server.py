@@ -14,10 +14,12 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -134,7 +136,8 @@ class RunningServer:
         return [sys.executable, *program, "serve"]
 
     def _is_forked(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
-        return (not self._starts_empty and command[0] == sys.executable and Path(command[1]).suffix == ".py"
+        return (not self._starts_empty and command[0] == sys.executable
+                and (command[1] == "-m" or Path(command[1]).suffix == ".py")
                 and self.working_directory == ROOT and forked_programs.can_start(environment))
 
     def wait_for_end(self, patience: float = PATIENCE) -> int:
@@ -207,16 +210,16 @@ class RunningServer:
 
     # --- talking to it ---------------------------------------------------------------------
 
-    def manage(self, *arguments: str, check: bool = True, env: Mapping[str, str] | None = None
-               ) -> subprocess.CompletedProcess[str]:
+    def manage(self, *arguments: str, check: bool = True, env: Mapping[str, str] | None = None,
+               patience: float = COMMAND_PATIENCE) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py`` with these arguments, and these variables more, in the same installation."""
         command, environment = [*self.program, *arguments], {**self.environment, **(env or {})}
         if self._is_forked(command, environment):
             done = forked_programs.run(command[1:], cwd=self.working_directory, env=environment,
-                                       timeout=COMMAND_PATIENCE)
+                                       timeout=patience)
         else:
             done = subprocess.run(command, cwd=self.working_directory, env=environment, stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=COMMAND_PATIENCE, check=False)
+                                  capture_output=True, text=True, timeout=patience, check=False)
         assert not check or done.returncode == 0, \
             f"manage.py {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done
@@ -267,10 +270,12 @@ class RunningServer:
 
     def wait_until(self, condition: Callable[[], Value], patience: float = PATIENCE, what: str = "") -> Value:
         """Wait until the condition is true, return its value. A disappointed one shows the end of the log."""
-        deadline = time.monotonic() + patience
+        begun = time.monotonic()
         while not (value := condition()):
-            assert time.monotonic() < deadline, f"not within {patience:.0f} s: {what or condition}\n{self.log_tail()}"
-            time.sleep(0.1)
+            waited = time.monotonic() - begun
+            assert waited < patience, f"not within {patience:.0f} s: {what or condition}\n{self.log_tail()}"
+            # most conditions ask the server, and what takes long is not known much later for being asked for less often
+            time.sleep(min(0.1 + waited / 20, 0.3))
         return value
 
     def wait_for_experiment(self, experiment_id: str, *statuses: str, patience: float = PATIENCE) -> Any:
@@ -278,6 +283,8 @@ class RunningServer:
         wanted = statuses or ("DONE",)
 
         def reached() -> Any:
+            if self._status_in_database(experiment_id) not in (None, *wanted, "ERROR", "STOPPED", "DONE"):
+                return None
             experiment = self.get(f"experiments/{experiment_id}/")
             if experiment["status"] in wanted:
                 return experiment
@@ -286,6 +293,19 @@ class RunningServer:
             return None
 
         return self.wait_until(reached, patience, f"experiment {experiment_id} is {' or '.join(wanted)}")
+
+    def _status_in_database(self, experiment_id: str) -> str | None:
+        """An experiment's status, for a hundredth of what the server takes to answer; None where it is to be asked."""
+        if not self.is_alive or "NNIWEB_DATABASE_URL" in self._env:
+            return None
+        file = self.data_folder / prepared_installation.DATABASE
+        try:
+            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+                row = database.execute("SELECT status FROM experiments_experiment WHERE public_id = ?",
+                                       [experiment_id]).fetchone()
+        except sqlite3.Error:
+            return None
+        return str(row[0]) if row else None
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines the server wrote."""

@@ -1,7 +1,12 @@
 """A double of a Ray head: the Jobs API of its dashboard on loopback, and jobs as processes of this machine.
 
 Built from Ray's source (2.60, ``dashboard/modules/job``): answers and their texts, the traceback of the agent within
-that of the head, states, resources, how an entrypoint is run, stopped and killed, and what is kept of it.
+that of the head, states, resources, how an entrypoint is run, stopped and killed, and what is kept of it. A test
+compares its answers with those of a real head.
+
+What it leaves out, because the platform does not use it: packages of code (``/api/packages``, ``gcs://``), following a
+log, labels, drivers beyond one row of the list, and what Ray itself checks of a runtime environment. It gives jobs no
+GPUs, and sees a killed supervisor at once.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import signal
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +29,9 @@ from trialkeeper import machine
 from trialkeeper.process_tree import descendants
 
 TERMINAL = ("STOPPED", "SUCCEEDED", "FAILED")
+#: By these Ray tells browsers, beside their User-Agent.
+_OF_BROWSERS = ("Referer", "Origin", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Sec-Fetch-Site", "Sec-Fetch-User",
+                "Access-Control-Request-Method", "Access-Control-Request-Headers")
 _FIELDS = {"entrypoint": str, "submission_id": str, "job_id": str, "runtime_env": dict, "metadata": dict,
            "entrypoint_num_cpus": (int, float), "entrypoint_num_gpus": (int, float), "entrypoint_memory": int,
            "entrypoint_resources": dict, "entrypoint_label_selector": dict}
@@ -78,7 +87,9 @@ class RayDashboard(HttpDouble):
             "node_id": "0" * 56, "node_ip": "127.0.0.1", "is_head_node": True, "state": "ALIVE", "node_name": "head",
             "resources_total": {"CPU": 16.0, "special": 2.0, "memory": 8.0 * 1024 ** 3, "node:127.0.0.1": 1.0}}]
         self.api_version = "4"
+        self.ray_version = "2.60.0"
         self.names_session = True  #: as newer versions do
+        self.notes_ends = True  #: it can note how a command ended
         self.holds = False  #: no job is given room
         self.jobs: dict[str, Job] = {}
         self._lock = threading.RLock()
@@ -103,8 +114,10 @@ class RayDashboard(HttpDouble):
         with self._lock:
             if job.status in TERMINAL or job.process is None:
                 return
-            self._finish(job, "FAILED", "Job supervisor actor died: The actor died unexpectedly before finishing this "
-                                        "task.", "JOB_SUPERVISOR_ACTOR_DIED")
+            message = "Job supervisor actor died: The actor died unexpectedly before finishing this task."
+            self._finish(job, "FAILED", message, "JOB_SUPERVISOR_ACTOR_DIED")
+            with open(self._log(job), "a") as log:
+                log.write(message)
             os.killpg(job.process.pid, signal.SIGKILL)
         self._schedule()
 
@@ -134,9 +147,8 @@ class RayDashboard(HttpDouble):
                 return text(401, "Unauthorized: Missing authentication token")
             if given != f"Bearer {self.token}":
                 return text(403, "Forbidden: Invalid authentication token")
-        if request.method in ("POST", "PUT", "DELETE") and (
-                request.headers.get("User-Agent", "").startswith("Mozilla") or "Origin" in request.headers):
-            return text(405, "Method Not Allowed for browser traffic.")
+        if _is_browser(request) and request.method not in ("GET", "HEAD", "OPTIONS"):
+            return text(405, f"'{request.method}' method not allowed for browser traffic.")
         for pattern, methods in (
                 (r"/api/version", {"GET": self._version}), (r"/api/v0/nodes", {"GET": self._nodes}),
                 (r"/api/jobs/", {"GET": self._list, "POST": self._submit}),
@@ -151,11 +163,14 @@ class RayDashboard(HttpDouble):
                 if not found.groups():
                     return methods[request.method](request)
                 job = self.jobs.get(found[1])
-                return text(404, f"Job {found[1]} does not exist") if job is None else methods[request.method](job)
+                if job is None:
+                    return text(404, f"Job {found[1]} does not exist")
+                answer = methods[request.method](job)
+                return _without_values(answer) if _is_browser(request) else answer
         return text(404, "404: Not Found")
 
     def _version(self, request: Request) -> Answer:
-        return Answer(200, {"version": self.api_version, "ray_version": "2.60.0", "ray_commit": "0" * 40,
+        return Answer(200, {"version": self.api_version, "ray_version": self.ray_version, "ray_commit": "0" * 40,
                             **({"session_name": self.session} if self.names_session else {})})
 
     def _nodes(self, request: Request) -> Answer:
@@ -176,10 +191,18 @@ class RayDashboard(HttpDouble):
         if any(not isinstance(value, str) for value in body.get("metadata", {}).values()):
             return text(400, "Traceback (most recent call last):\nTypeError: metadata values must be strings, got "
                              "<class 'int'>\n")
+        if "entrypoint" not in body:
+            return text(400, "Traceback (most recent call last):\nTypeError: JobSubmitRequest.__init__() missing 1 "
+                             "required positional argument: 'entrypoint'\n")
+        body["submission_id"] = (body.get("submission_id") or body.get("job_id")
+                                 or f"raysubmit_{uuid.uuid4().hex[:16]}")
         if body["submission_id"] in self.jobs:
             return traceback(f"ValueError: Job with submission_id {body['submission_id']} already exists. Please use a "
                              "different submission_id.", of_agent=400)
         job = self.jobs[body["submission_id"]] = Job(body)
+        with open(self._log(job), "a") as log:  # it is not removed with the job of this id
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S,000')}\tINFO job_manager.py:577 -- Runtime env is setting "
+                      "up.\n")
         threading.Thread(target=self._schedule, daemon=True).start()  # it answers at once
         return Answer(200, {"job_id": job.id, "submission_id": job.id})
 
@@ -223,8 +246,14 @@ class RayDashboard(HttpDouble):
         return Answer(200, {"stopped": True})
 
     def _logs(self, job: Job) -> Answer:
-        log = self._log(job)
-        return Answer(200, {"logs": log.read_text(errors="replace") if log.exists() else ""})
+        if not job.has_run:  # nobody knows yet on which node it is
+            return Answer(200, {"logs": ""})
+        try:
+            return Answer(200, {"logs": self._log(job).read_text("utf-8")})
+        except FileNotFoundError:
+            return Answer(200, {"logs": ""})
+        except UnicodeDecodeError as error:
+            return traceback(f"UnicodeDecodeError: {error}", of_agent=500)
 
     # --- jobs ------------------------------------------------------------------------------
 
@@ -249,7 +278,9 @@ class RayDashboard(HttpDouble):
     def _run(self, job: Job) -> None:
         job.status, job.has_run, job.held = "RUNNING", True, job.asked
         variables = (job.body.get("runtime_env") or {}).get("env_vars") or {}
-        config = {"runtime_env": job.body.get("runtime_env") or {}, "metadata": job.body.get("metadata") or {}}
+        own = {"RAY_worker_niceness": "0"} if job.asked else {}
+        config = {"runtime_env": {**(job.body.get("runtime_env") or {}), "env_vars": {**variables, **own}},
+                  "metadata": {"job_submission_id": job.id, "job_name": job.id, **(job.body.get("metadata") or {})}}
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8",
                        "TMPDIR": str(self._temporary), "RAY_ADDRESS": "127.0.0.1:6379", "PYTHONUNBUFFERED": "1",
                        "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(config), **variables}
@@ -267,6 +298,11 @@ class RayDashboard(HttpDouble):
         code = process.wait()
         with self._lock:
             if job.status in TERMINAL or job.stop_asked:
+                return
+            if not self.notes_ends:
+                trace = ('Traceback (most recent call last):\n  File "ray/job_supervisor.py", line 1, in run\n'
+                         "ray.exceptions.RpcError: Timed out while waiting for GCS.\n")
+                self._finish(job, "FAILED", trace, "JOB_ENTRYPOINT_COMMAND_START_ERROR")
                 return
             job.exit_code = code
             if code == 0:
@@ -296,6 +332,20 @@ class RayDashboard(HttpDouble):
         """The lock is held."""
         job.status, job.message, job.error_type, job.held = status, message, error_type, {}
         job.end_time = int(time.time() * 1000)
+
+
+def _is_browser(request: Request) -> bool:
+    return request.headers.get("User-Agent", "").startswith("Mozilla") or any(
+        name in request.headers for name in _OF_BROWSERS)
+
+
+def _without_values(answer: Answer) -> Answer:
+    """Browsers are not shown what a runtime environment gives its variables."""
+    environment = answer.body.get("runtime_env") if isinstance(answer.body, dict) else None
+    if not environment or not environment.get("env_vars"):
+        return answer
+    shown = {**environment, "env_vars": dict.fromkeys(environment["env_vars"], "<redacted>")}
+    return Answer(answer.status, {**answer.body, "runtime_env": shown}, answer.content_type)
 
 
 def _variables(job: Job) -> Mapping[str, str]:

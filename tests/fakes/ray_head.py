@@ -28,23 +28,36 @@ from tests.fakes.ssh_machine import free_port
 from trainingservice.testing.processes import RunningProcess, end_processes, processes_of
 
 VERSION = "2.60.0"
+#: The first one that the platform takes (``trainingservice.ray.api.LEAST_RAY``).
+OLDEST_VERSION = "2.50.0"
 #: Seconds for whatever is waited for; a head takes half a minute of processor time to start.
 PATIENCE = 240.0
+#: How long the parts of Ray wait for each other. Most wait for half a minute, and give all up then: a busy machine
+#: would start a head again and again. Nothing is started ahead of the first job.
+SETTINGS = {
+    "RAY_raylet_start_wait_time_s": "240", "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "240",
+    "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "240", "RAY_gcs_server_port_wait_time_s": "240",
+    "RAY_agent_register_timeout_ms": "240000", "RAY_worker_register_timeout_seconds": "240",
+    "RAY_py_gcs_connect_timeout_s": "240", "RAY_health_check_timeout_ms": "60000",
+    "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
+#: Of each node: no process that carries logs to drivers. Of the head: none that asks a cloud for nodes, either.
+NO_LOG_MONITOR, NO_MONITOR = "--include-log-monitor=false", "--no-monitor"
 #: What is killed when a node dies, head or not: its daemons. Workers end by themselves then, as Ray has it.
 DAEMONS = ("gcs_server", "raylet", "dashboard", "agent", "ray start", "ray-start", "monitor")
 
 
-def ray_python() -> Path:
+def ray_python(version: str = VERSION) -> Path:
     """The interpreter of an environment with Ray. Skips the test where there can be none."""
-    return python_with("ray", VERSION, [[f"ray[default]=={VERSION}"]], "Ray")
+    return python_with("ray", version, [[f"ray[default]=={version}"]], "Ray")
 
 
 class RayHead:
     """``start`` returns when the head takes jobs; ``stop`` ends all of it. The same ports after each start."""
 
-    def __init__(self, *, token: str = "", resources: str = '{"special": 2}', gpus: int = 2) -> None:
+    def __init__(self, *, token: str = "", resources: str = '{"special": 2}', gpus: int = 2, version: str = VERSION
+                 ) -> None:
         """``token``: with RAY_AUTH_MODE=token."""
-        self._ray = [str(ray_python()), "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block"]
+        self._ray = [str(ray_python(version)), "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block"]
         self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self._mark = f"TEST_RAY_HEAD={uuid.uuid4().hex}"
         self.token, self._resources, self._gpus = token, resources, gpus
@@ -61,7 +74,7 @@ class RayHead:
         self._start_head()
 
         def takes_jobs() -> bool:
-            if self._started[-1].poll() is not None:  # on a busy machine a head gives up after half a minute
+            if self._started[-1].poll() is not None:  # a port was taken, say
                 end_processes(self._processes())
                 self._started.pop()
                 self._start_head()
@@ -74,7 +87,8 @@ class RayHead:
         self._run("head", "--head", f"--port={self.port}", "--dashboard-host=127.0.0.1",
                   f"--dashboard-port={self.dashboard_port}", "--node-ip-address=127.0.0.1", "--num-cpus=8",
                   f"--num-gpus={self._gpus}", f"--resources={self._resources}", f"--temp-dir={self.folder}",
-                  f"--dashboard-agent-listen-port={free_port()}")
+                  f"--dashboard-agent-listen-port={free_port()}",
+                  f"--ray-client-server-port={free_port()}", NO_MONITOR)
 
     def start_node(self, address: str = "127.0.0.2", resources: str = '{"elsewhere": 4}') -> None:
         """A further node, on another address of the loopback."""
@@ -144,13 +158,13 @@ class RayHead:
     def _run(self, name: str, *arguments: str) -> None:
         own, value = self._mark.split("=")
         environment = {key: text for key, text in os.environ.items() if not key.startswith(("RAY_", "NNI"))}
-        environment |= {own: value, "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}
+        environment |= {own: value, **SETTINGS}
         if self.token:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
         with open(self.folder / f"{name}.out", "ab") as out:
             self._started.append(subprocess.Popen(
-                [*self._ray, "--object-store-memory=100000000", *arguments], env=environment, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=subprocess.STDOUT, start_new_session=True))
+                [*self._ray, "--object-store-memory=100000000", NO_LOG_MONITOR, *arguments], env=environment,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True))
 
     def _takes_jobs(self) -> bool:
         """The agent that submits is there some seconds after the dashboard."""

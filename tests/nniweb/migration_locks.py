@@ -1,7 +1,8 @@
 """What a migration may do to tables that grow to hundreds of millions of rows, without locking them for long.
 
 PostgreSQL holds the strongest lock on a table while it builds an index on it, looks through its rows, or writes them
-anew. Everything of an upgrade is one transaction, so that indexes cannot be built beside the work either.
+anew. Everything of an upgrade is one transaction, so that an index is built beside the work only after it
+(``nniweb.experiments.sql.later_indexes``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from django.db.models import (
     PositiveIntegerField,
     PositiveSmallIntegerField,
 )
+
+from nniweb.experiments.sql.later_indexes import AddIndexLater
 
 #: Tables whose rows grow with trials.
 BIG = frozenset({
@@ -55,6 +58,8 @@ def _of(operation: Operation, before: ProjectState, app: str) -> Iterator[str]:
             yield f"it may read or write any table; hints={{'{SMALL_TABLES}': True}} says that it leaves big ones alone"
     elif isinstance(operation, HARMLESS) or _model(operation) not in BIG:
         return
+    elif isinstance(operation, AddIndexLater):
+        return  # of a table with rows it is built beside the work, and after the transaction
     elif isinstance(operation, operations.AddField):
         yield from _of_new_field(operation.field)
     elif isinstance(operation, operations.AlterField):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.large.filling import Size, fill
-from benchmarks.large_database import QUESTIONS, address_of
+from benchmarks.large.questions import OF_ALL, OF_ONE
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialOutput, TrialParameters
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,9 +21,12 @@ def test_its_rows_are_counted_shown_and_filtered(admin: Any, with_token: Any, ma
     assert [model._default_manager.count() for model in models] == [60, 60, 60, 60, 600]
     assert any("600 of 600" in sentence for sentence in said)
     client = with_token(admin)
-    for what, _, below in QUESTIONS:
-        answer = client.get(address_of(names[1], below))
-        assert answer.status_code == 200, (what, answer.content)
+    client.force_login(admin)
+    trial = Trial.objects.filter(experiment__public_id=names[1]).first()
+    assert trial is not None
+    for question in (*OF_ALL, *OF_ONE):
+        answer = client.get(question.of(names[1], trial.public_id))
+        assert answer.status_code == 200, (question, answer.content)
     trials = client.get(f"/api/v1/experiments/{names[1]}/trials/", {"filter": "x > 0.5"}).json()
     assert 0 < len(trials["results"]) < 20
     assert make_attempt().trial.pk > Trial.objects.filter(experiment__public_id=names[2]).last().pk

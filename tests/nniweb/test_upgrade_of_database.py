@@ -29,7 +29,9 @@ from nniweb.upgrades import backup_before
 from nniweb.upgrades.bringing_up_to_date import CannotUpgrade, bring_up_to_date
 from nniweb.upgrades.refusal import too_new_or_unknown
 
-LATEST = "SELECT name FROM django_migrations WHERE app = 'experiments' ORDER BY id DESC LIMIT 1"
+#: Not a squashed one, which is noted beside those that it stands for.
+LATEST = ("SELECT name FROM django_migrations WHERE app = 'experiments' AND name NOT LIKE '%squashed%' "
+          "ORDER BY id DESC LIMIT 1")
 
 
 def made_by(app: str, name: str) -> None:
@@ -145,6 +147,8 @@ def test_a_change_that_fails_leaves_the_database_as_it_was(data: Path, said: lis
         bring_up_to_date(said.append, is_server=False)
     assert changes() == before
     assert "backed up" in said[0]
+    assert re.search(r"will take about \d+ s, and up to [\d.,]+ MB", said[0])
+    assert re.search(r"1 change\(s\) of the database \([\d.,]+ MB\) are made in one transaction: \d{4}_\w+\.", said[1])
     assert list((data / "backups").iterdir()) == [], "what is still there needs no copy"
 
 
@@ -163,7 +167,7 @@ def no_room(path: Path) -> SimpleNamespace:
     return SimpleNamespace(free=1000)
 
 
-def no_program(path: Path) -> None:
+def no_program(path: Path, say: object) -> None:
     raise database.CannotCopy("pg_dump is needed and was not found on PATH.")
 
 

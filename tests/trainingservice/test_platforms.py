@@ -47,6 +47,12 @@ def test_local_is_built_in():
     assert load_platform("local").platform == "local"
 
 
+@pytest.mark.parametrize("name", platforms.BUILT_IN)
+def test_each_of_ours_has_what_the_registry_asks_of_strangers(name):
+    platforms.register("a stranger's", platforms.BUILT_IN[name])
+    assert load_platform("a stranger's") is load_platform(name)
+
+
 def test_an_unknown_name_is_answered_with_the_known_ones_and_the_nearest():
     with pytest.raises(UnknownPlatform, match=r'no platform named "locl".*mean "local".*Known platforms: .*local'):
         load_platform("locl")

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.fakes.container_engine import FakeContainerEngine
+from tests.fakes.scripted_container_engine import ScriptedContainerEngine
 from tests.trialkeeper.keeper_run import wait_until
 from trialkeeper import container_engine, contract, machine
 from trialkeeper.container_engine import prepare_image, remove_container
@@ -16,7 +16,7 @@ IMAGE = "localhost/train:1"
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    return FakeContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
+    return ScriptedContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
 
 
 @pytest.fixture
@@ -48,6 +48,13 @@ def test_the_machine_s_own_variables_are_not_those_of_the_trial(keeper, server, 
 def test_exit_codes_of_the_engine_s_own_are_the_command_s_where_the_command_gave_them(keeper, server, container, code):
     assert keeper.run(f"exit {code}", container=container) == code
     assert (server.ended["reason"], server.ended["exit_code"]) == ("exited", code)
+
+
+@pytest.mark.parametrize("put", ["mkfifo", "ln -s /dev/zero", "mkdir"])
+def test_what_a_trial_puts_in_the_place_of_its_exit_code_holds_up_nobody(keeper, server, container, put):
+    place = f"{keeper.folder}/container/exit_code"
+    assert keeper.run(f"{put} {place}; kill -9 $PPID", container=container) == 137
+    assert server.ended["exit_code"] is None, server.ended
 
 
 def test_a_container_that_cannot_be_started_is_no_end_of_the_command(keeper, server, engine, container):
@@ -158,7 +165,7 @@ def test_a_machine_without_an_engine_says_so(monkeypatch, tmp_path):
 
 
 def test_docker_is_asked_whether_root_inside_is_root_outside(monkeypatch, tmp_path):
-    engine = FakeContainerEngine(tmp_path / "docker", monkeypatch, "docker", images=(IMAGE,))
+    engine = ScriptedContainerEngine(tmp_path / "docker", monkeypatch, "docker", images=(IMAGE,))
     found = prepare_image(IMAGE, "docker", "never")
     assert (found["engine"], found["program"], found["rootless"], found["problem"]) == (
         "docker", str(engine.program), False, "")

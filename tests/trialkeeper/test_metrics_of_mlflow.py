@@ -205,6 +205,48 @@ def test_there_is_a_bound_to_what_is_logged(tmp_path, monkeypatch):
     assert call("runs/create")[1]["error_code"] == "RESOURCE_LIMIT_EXCEEDED"
 
 
+def test_what_is_logged_takes_bounded_memory_of_the_keeper(tmp_path, monkeypatch):
+    monkeypatch.setattr(mlflow_calls, "MOST_MEMORY", 200_000)
+    calls = MlflowCalls(str(tmp_path))
+    def call(name, /, **fields):
+        return calls.answer(f"/api/2.0/mlflow/{name}", json.dumps(fields).encode())[1].get("error_code")
+    run = calls.answer("/api/2.0/mlflow/runs/create", b"{}")[1]["run"]["info"]["run_id"]
+    size = "x" * 50_000
+    assert call("runs/log-parameter", run_id=run, key="a", value=size) is None
+    assert [call("runs/set-tag", run_id=run, key="same", value=size) for _ in range(20)] == [None] * 20
+    assert call("runs/log-parameter", run_id=run, key="b", value=size + size) == "RESOURCE_LIMIT_EXCEEDED"
+    assert call("runs/log-batch", run_id=run, metrics=[
+        {"key": str(number), "value": 1} for number in range(200)]) == "RESOURCE_LIMIT_EXCEEDED"
+    assert [call("runs/log-metric", run_id=run, key="loss", value=1, step=step) for step in range(20)] == [None] * 20
+    for name, fields in [("runs/create", {"start_time": [[]] * 20_000}), ("registered-models/create", {"name": "m"}),
+                         ("runs/update", {"run_id": run, "run_name": size}), ("logged-models", {"name": size}),
+                         ("logged-models/m/tags", {"tags": [size]})]:
+        large = {**fields, "description": size}
+        assert call(name, **large) == "RESOURCE_LIMIT_EXCEEDED", name
+
+
+def test_a_batch_of_metrics_has_the_bound_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(mlflow_calls, "MOST_KEYS", 3)
+    calls = MlflowCalls(str(tmp_path))
+    run = calls.answer("/api/2.0/mlflow/runs/create", b"{}")[1]["run"]["info"]["run_id"]
+    def log(*keys):
+        metrics = [{"key": key, "value": 1} for key in keys]
+        return calls.answer("/api/2.0/mlflow/runs/log-batch", json.dumps({"run_id": run, "metrics": metrics}).encode())
+    assert log("a", "b", "c", "d")[1]["error_code"] == "RESOURCE_LIMIT_EXCEEDED"
+    assert [log("a", "b", "c")[0], log("c", "a")[0], log("d")[0]] == [200, 200, 400]
+    assert calls.answer("/api/2.0/mlflow/runs/log-metric", json.dumps(
+        {"run_id": run, "key": "a", "value": 2}).encode())[0] == 200, "it is there already"
+
+
+def test_a_document_that_is_nested_too_deeply_for_an_answer_ends_one_connection(endpoint):
+    client = Client(endpoint)
+    for depth in range(940, 1000):  # what can be read and not be written is between two of these
+        with contextlib.suppress(requests.ConnectionError):
+            client.session.post(f"{client.url}/api/2.0/mlflow/runs/create", timeout=30,
+                                data='{"start_time": ' + "[" * depth + "]" * depth + "}")
+    assert client.call("runs/create")["status"] == 200
+
+
 # --- the metrics --------------------------------------------------------------------------------
 
 

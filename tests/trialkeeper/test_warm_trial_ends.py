@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.own_environments import python_with
 from tests.trialkeeper.keeper_run import KeeperRun
 from tests.trialkeeper.warm_attempts import WarmAttempts, how_started, stderr, stdout
 from trialkeeper import contract
@@ -116,3 +118,36 @@ def test_exit_functions_of_libraries_that_the_parent_has_imported_do_not_run(att
     plain, warm = end_of(attempts.run(warm=False)), end_of(attempts.until_warm(warm=["with_library"]))
     assert plain["stdout"] == "done\nlate\n"
     assert warm == {**plain, "stdout": "done\n"}
+
+
+#: Nobody closes these files: a thread that is not waited for has one, the other is in a circle of references.
+UNCLOSED = """
+import os, threading, h5py
+written = threading.Event()
+
+def write(name):
+    file = h5py.File(os.path.join(os.environ["NNI_OUTPUT_DIR"], name), "w")
+    file["x"] = [1, 2, 3]
+    return file
+
+def work():
+    file = write("thread.h5")
+    written.set()
+    threading.Event().wait()
+
+threading.Thread(target=work, daemon=True).start()
+written.wait()
+circle = [write("circle.h5")]
+circle.append(circle)
+"""
+
+
+def test_files_of_hdf5_that_nobody_closed_can_be_read(attempts):
+    python = python_with("h5py", "3.16.0", [["h5py==3.16.0"]], "h5py")
+    attempts.write(UNCLOSED)
+    run = attempts.until_warm(command=f"{python} trial.py", warm=["h5py"])
+    shown = subprocess.run([python, "-c", "import h5py, sys\nfor path in sys.argv[1:]:\n"
+                            "    print(h5py.File(path)['x'][:].tolist())",
+                            *(run.folder / contract.NNI_FOLDER / f"{name}.h5" for name in ("thread", "circle"))],
+                           capture_output=True, text=True, check=True)
+    assert (shown.stdout, stderr(run)) == ("[1, 2, 3]\n" * 2, "")

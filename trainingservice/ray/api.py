@@ -21,6 +21,8 @@ from trainingservice.rest.rest_client import TIMEOUT, LogInRefused, RestAnswer, 
 RETRY_AFTER_REFUSAL = 30.0
 #: The version of the Jobs API that has all that is used here: resources of the entrypoint, and DELETE.
 LEAST_VERSION = 4
+#: The first version of Ray that tells why a job failed as a word (``error_type``). The field is older, and was empty.
+LEAST_RAY = (2, 50)
 #: How many nodes are asked for. Ray's own limit of one answer is 10,000.
 MOST_NODES = 10_000
 #: Characters of a traceback's last line that are shown.
@@ -55,8 +57,9 @@ class RayApi:
         try:
             answer = self._call("POST", "api/jobs/", body)
         except ServerFault as fault:
-            # the agent's own 400, in the traceback of the head that asked it
-            refusal = re.search(r"Request failed with status code 4\d\d", fault.answer.text)
+            # the agent's own 400, in the traceback of the head that asked it. The others are no word about this job:
+            # a log-in between the two, or too many requests
+            refusal = re.search(r"Request failed with status code (?!401|403|408|429)4\d\d", fault.answer.text)
             if refusal is None and "already exists" not in fault.answer.text:
                 raise
             answer = fault.answer

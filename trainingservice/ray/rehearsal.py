@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainingservice.base import RehearsalFinding
 from trainingservice.errors import PermanentError, TrainingServiceError
-from trainingservice.ray.api import LEAST_VERSION, RayApi
+from trainingservice.ray.api import LEAST_RAY, LEAST_VERSION, RayApi
 from trainingservice.ray.config import RayTrialOptions
 from trainingservice.ray.job_request import asked_resources
 from trainingservice.rest.rest_client import QUICK_TIMEOUT, TIMEOUT, LogInRefused
@@ -36,10 +37,15 @@ def rehearse_cluster(api: RayApi, options: RayTrialOptions | None, *, quick: boo
 def _cluster(api: RayApi, options: RayTrialOptions | None, timeout: tuple[float, float]) -> Iterator[RehearsalFinding]:
     told = api.version(timeout)
     yield RehearsalFinding("connection", True, f"{api.where} answers (Ray {told.get('ray_version') or 'unknown'}).")
-    version = whole_number(str(told.get("version") or ""))
+    version, needed = whole_number(str(told.get("version") or "")), ".".join(map(str, LEAST_RAY))
     if version is None or version < LEAST_VERSION:
         yield RehearsalFinding("version", False, f"{api.where} has version {shown(told.get('version'))} of the Jobs "
-                                                 f"API, and {LEAST_VERSION} is needed. Upgrade Ray to 2.9 or later.")
+                                                 f"API, and {LEAST_VERSION} is needed. Upgrade Ray to {needed} or "
+                                                 "later.")
+        return
+    if _is_too_old(told.get("ray_version")):
+        yield RehearsalFinding("version", False, f"{api.where} has Ray {shown(told.get('ray_version'))}, which does "
+                                                 f"not tell why a job failed. Upgrade Ray to {needed} or later.")
         return
     api.job(_NO_JOB, timeout)
     yield RehearsalFinding("rights", True, "The cluster lets this server submit jobs and ask about them.")
@@ -53,6 +59,12 @@ def _cluster(api: RayApi, options: RayTrialOptions | None, timeout: tuple[float,
         yield RehearsalFinding("resources", True, f"The cluster has {len(nodes)} "
                                                   f"{'node' if len(nodes) == 1 else 'nodes'}, and room for what a "
                                                   "trial asks for.")
+
+
+def _is_too_old(ray_version: object) -> bool:
+    """Whether it is certainly below what is needed: builds of one's own may be named otherwise."""
+    found = re.match(r"(\d{1,4})\.(\d{1,4})(?!\d)", str(ray_version or ""))
+    return found is not None and (int(found[1]), int(found[2])) < LEAST_RAY
 
 
 def why_no_node(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:

@@ -30,6 +30,7 @@ from trainingservice.ray.job_request import (
 from trainingservice.ray.rehearsal import rehearse_cluster, why_no_node
 from trainingservice.ray.rehearsal_job import try_job
 from trainingservice.ray.states import (
+    COMMAND_START_ERROR,
     FAILED,
     PENDING,
     START_TIMEOUT,
@@ -216,7 +217,7 @@ class RayTrainingService(PollingTrainingService):
                 # Ray stops it when it would begin, however long that takes; and the server has no keeper for it
                 return replace(seen, status=TrialJobStatus.SYS_CANCELED, message="")
             return replace(seen, message=with_more(seen.message or "", self._why_no_room(job)))
-        if row.get("status") == STOPPED:
+        if row.get("status") == STOPPED or kind_of_fault(row) == COMMAND_START_ERROR:
             try:
                 return replace(with_told_end(seen, self._api.log(job.id)), url=seen.url)
             except TrainingServiceError as error:  # its node is gone, say; the end itself is certain

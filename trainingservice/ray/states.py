@@ -19,24 +19,16 @@ PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED = "PENDING", "RUNNING", "STOPPED", 
 START_TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
 #: ``error_type`` of a job whose own command failed.
 COMMAND_ERROR = "JOB_ENTRYPOINT_COMMAND_ERROR"
+#: ``error_type`` where Ray could not start the command, or failed itself while it ran or when it had ended.
+COMMAND_START_ERROR = "JOB_ENTRYPOINT_COMMAND_START_ERROR"
 #: Others -> code and sentence.
 _FAULTS = {
     "RUNTIME_ENV_SETUP_FAILURE": ("launch_failed", "Ray could not make the runtime environment of the job."),
     "JOB_SUPERVISOR_ACTOR_START_FAILURE": ("launch_failed", "Ray could not start the job."),
-    "JOB_ENTRYPOINT_COMMAND_START_ERROR": ("launch_failed", "Ray could not start the job's command."),
+    COMMAND_START_ERROR: ("launch_failed", "Ray could not start the job's command, or lost sight of it."),
     "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE": ("never_scheduled", "Ray has no node that can run the job."),
     "JOB_SUPERVISOR_ACTOR_DIED": ("node_failed", "The process that Ray ran the job under died, or its node did."),
     "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE": ("node_failed", "Ray lost the process that it ran the job under."),
-}
-#: How messages of versions without ``error_type`` begin -> what newer ones say.
-_BEGINNINGS = {
-    "runtime_env setup failed": "RUNTIME_ENV_SETUP_FAILURE",
-    "Job supervisor actor failed to start within": START_TIMEOUT,
-    "Job supervisor actor could not be scheduled": "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE",
-    "Job supervisor actor died": "JOB_SUPERVISOR_ACTOR_DIED",
-    "Job entrypoint command failed": COMMAND_ERROR,
-    "Failed to start supervisor actor": "JOB_SUPERVISOR_ACTOR_START_FAILURE",
-    "Unexpected error occurred": "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE",
 }
 #: Ray's words for a worker that its memory monitor or the kernel killed for want of memory.
 _OUT_OF_MEMORY = ("NODE_OUT_OF_MEMORY", "OutOfMemoryError", "running low on memory", "out of memory")
@@ -49,10 +41,8 @@ def of_ray(code: str, said: str, cause: str = "") -> Reason:
 
 
 def kind_of_fault(row: Mapping[str, Any]) -> str:
-    """``error_type`` of a job that failed; "" where neither it nor the message tells."""
-    message = str(row.get("message") or "")
-    return str(row.get("error_type") or "") or next(
-        (kind for beginning, kind in _BEGINNINGS.items() if message.startswith(beginning)), "")
+    """``error_type`` of a job that failed; "" where there is none. Ray names it since 2.50."""
+    return str(row.get("error_type") or "")
 
 
 def observed_job(row: Mapping[str, Any]) -> Observation:

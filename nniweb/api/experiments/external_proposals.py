@@ -28,7 +28,7 @@ from nniweb.experiments.models.trial import LONGEST_PROPOSAL_KEY
 from nniweb.http import dry_run
 from nniweb.http.dry_run import unless_dry_run
 from nniweb.http.error_form import ErrorsSerializer
-from nniweb.http.fields import Query, StrictSerializer
+from nniweb.http.fields import Query, StrictSerializer, TrueOrFalseField
 from nniweb.http.permissions import signed_in_user
 
 
@@ -44,7 +44,7 @@ class ProposalsRequestSerializer(StrictSerializer):
     """Parameter sets that become trials. All of them are taken, or none."""
 
     proposals = serializers.ListField(child=NewProposalSerializer(), default=list, max_length=MOST_AT_ONCE)
-    complete = serializers.BooleanField(default=False, help_text=(
+    complete = TrueOrFalseField(default=False, help_text=(
         "No more proposals follow: the experiment is DONE when its trials have ended."))
 
     def to_internal_value(self, data: Any) -> Any:

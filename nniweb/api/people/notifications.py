@@ -14,7 +14,7 @@ from nniweb.experiments.models import NotificationDelivery, NotificationRule, Us
 from nniweb.experiments.models.notification import Channel, DeliveryState, Occasion
 from nniweb.experiments.notifications import notification_rules
 from nniweb.http.error_form import ErrorsSerializer
-from nniweb.http.fields import StrictSerializer
+from nniweb.http.fields import StrictSerializer, TrueOrFalseField
 from nniweb.http.permissions import signed_in_user
 
 
@@ -56,12 +56,12 @@ class NotificationChangesSerializer(StrictSerializer):
     secret = serializers.CharField(
         min_length=notification_rules.SHORTEST_SECRET, max_length=notification_rules.LONGEST_SECRET, required=False,
         write_only=True, trim_whitespace=False, help_text="Signs the messages of a webhook.")
-    on_done = serializers.BooleanField(required=False, help_text="Notify when an experiment is DONE.")
-    on_failed = serializers.BooleanField(required=False, help_text="Notify when an experiment ends with ERROR.")
-    on_best = serializers.BooleanField(required=False, help_text=(
+    on_done = TrueOrFalseField(required=False, help_text="Notify when an experiment is DONE.")
+    on_failed = TrueOrFalseField(required=False, help_text="Notify when an experiment ends with ERROR.")
+    on_best = TrueOrFalseField(required=False, help_text=(
         "Notify when a trial's result is better than all earlier ones. At most one message is sent every ten minutes "
         "per experiment."))
-    enabled = serializers.BooleanField(required=False)
+    enabled = TrueOrFalseField(required=False)
 
 
 class NewNotificationSerializer(NotificationChangesSerializer):
@@ -71,10 +71,10 @@ class NewNotificationSerializer(NotificationChangesSerializer):
     experiment = serializers.CharField(max_length=12, allow_null=True, default=None, help_text="Id of one experiment.")
     group = OwnGroupField(allow_null=True, default=None)
     name = serializers.CharField(max_length=100, allow_blank=True, default="")
-    on_done = serializers.BooleanField(default=True)
-    on_failed = serializers.BooleanField(default=True)
-    on_best = serializers.BooleanField(default=False)
-    enabled = serializers.BooleanField(default=True)
+    on_done = TrueOrFalseField(default=True)
+    on_failed = TrueOrFalseField(default=True)
+    on_best = TrueOrFalseField(default=False)
+    enabled = TrueOrFalseField(default=True)
 
 
 class TrySerializer(serializers.Serializer[Any]):

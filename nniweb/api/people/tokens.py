@@ -19,7 +19,7 @@ from nniweb.experiments.models import ApiToken, Budget, User
 from nniweb.experiments.models.account import LeashRole, Scope
 from nniweb.experiments.queries.token_use import use_of
 from nniweb.http.error_form import ErrorsSerializer
-from nniweb.http.fields import Query, StrictSerializer
+from nniweb.http.fields import Query, StrictSerializer, TrueOrFalseField
 from nniweb.http.permissions import signed_in_user
 from trainingservice.words.shown_value import shown
 
@@ -79,7 +79,7 @@ class NewTokenSerializer(StrictSerializer):
     expires_at = serializers.DateTimeField(allow_null=True, default=None, help_text="null: never.")
     roles = serializers.ListField(child=serializers.ChoiceField(choices=LeashRole.choices), default=list, max_length=10,
                                   help_text="What the token may do, for one with a leash. Empty: it has none.")
-    everything = serializers.BooleanField(default=False, help_text=(
+    everything = TrueOrFalseField(default=False, help_text=(
         "Act on all that its person may change. false: only on what it launched itself."))
     clusters = serializers.ListField(child=serializers.CharField(max_length=255), default=list, max_length=100,
                                      help_text="Names or ids of the only clusters that it may use. Empty: all that its "
@@ -101,7 +101,7 @@ class TokenQuery(Query):
 class EndSerializer(StrictSerializer):
     """How a token is ended."""
 
-    stop = serializers.BooleanField(default=False, help_text=(
+    stop = TrueOrFalseField(default=False, help_text=(
         "Also stop the experiments that it launched, and cancel the trials that it asked for in others, as far as "
         "you may change them."))
 

@@ -14,7 +14,7 @@ from nniweb.experiments.clusters import addresses
 from nniweb.experiments.models import User
 from nniweb.experiments.models.account import OS_USERS, Role
 from nniweb.http.error_form import ErrorsSerializer
-from nniweb.http.fields import Query, StrictSerializer
+from nniweb.http.fields import Query, StrictSerializer, TrueOrFalseField
 from nniweb.http.permissions import AdminOnly
 
 
@@ -49,7 +49,7 @@ class _UserFields(StrictSerializer):
         allow_blank=True, max_length=300, required=False, validators=[OS_USERS],
         help_text="Users of the server's machine as whom this person's trials may run there, separated by commas; * "
                   "for all, including the server's own user.")
-    names_folders = serializers.BooleanField(
+    names_folders = TrueOrFalseField(
         required=False,
         help_text="Whether this person may name code folders on the server, below NNIWEB_CODE_ROOTS, in experiments.")
     email = serializers.EmailField(allow_blank=True, max_length=254, required=False)
@@ -69,7 +69,7 @@ class NewUserSerializer(_UserFields):
 class UserChangesSerializer(_UserFields):
     """Changes of a person."""
 
-    is_active = serializers.BooleanField(required=False)
+    is_active = TrueOrFalseField(required=False)
 
 
 class UserQuery(Query):

@@ -35,24 +35,25 @@ class IncomingFile:
         self._file: IO[bytes] | None = None
         self.size = 0
 
-    def write(self, pieces: Sequence[bytes]) -> None:
-        """What came next. Blocks. Raises OSError where the disk is full."""
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """What came next; it is not kept as it is. Blocks. Raises OSError where the disk is full."""
         for piece in pieces:
             self._digest.update(piece)
             self.size += len(piece)
         if self._file is None and self.size <= SMALL:
-            self._small += pieces
+            self._small += map(bytes, pieces)
             return
         if self._file is None:
             self._file = _nameless_file(self._folder)
             pieces, self._small = [*self._small, *pieces], []
+        begin = self._file.tell()
         for piece in pieces:
             left = memoryview(piece)
             while left:
                 left = left[self._file.write(left):]
         if hasattr(os, "posix_fadvise"):
             # the disk begins now, a little at a time: commits of the database wait for what is flushed beside them
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self._file.fileno(), begin, self._file.tell() - begin, os.POSIX_FADV_DONTNEED)
 
     @property
     def sha256(self) -> str:

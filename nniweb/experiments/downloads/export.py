@@ -1,22 +1,24 @@
-"""An experiment's trials as a file: JSON or CSV. Written as they are read, so memory does not grow with them."""
+"""An experiment's trials as a file: JSON or CSV. Written as they are read, so memory does not grow with them: there are
+at most some hundred trials in it, and the intermediate results of one, or of several that have few.
+"""
 
 import csv
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from itertools import chain
 from typing import Any, TextIO
 
 from django.db.models import Prefetch, Q, QuerySet
 
-from nniweb.experiments.checkpoints.joined_attempts import chain_of, reported_by
+from nniweb.experiments.checkpoints.joined_attempts import Chain, chain_of, reported_by
 from nniweb.experiments.launch.current_config import current_config
-from nniweb.experiments.models import Attempt, Experiment, Metric, MetricName, MetricNumber, Trial, TrialParameters
-from trialkeeper import contract
+from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, TrialParameters
 
-_CHUNK = 500
+#: Trials that are read together, and the intermediate results that are.
+_CHUNK, _MOST_VALUES = 500, 20_000
 #: What a formula begins with, in Excel, LibreOffice or Google's: also white space before one, and the wide forms.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 #: A text that is one may begin with its sign: results are kept as the text that was reported.
@@ -119,18 +121,55 @@ def _documents(trials: QuerySet[Trial], *, intermediate: bool) -> Iterator[list[
             "trial_id", "number", "duration", "exit_code", "first_sequence", "resumed_from_id").order_by("number"),
                  to_attr="attempts_in_order"),
         Prefetch("metric_numbers", MetricNumber.objects.select_related("metric"), to_attr="other_metrics"))
-    if intermediate:
-        trials = trials.prefetch_related(Prefetch(
-            "attempts_in_order__metrics",
-            Metric.objects.filter(kind=contract.PERIODICAL).only("attempt_id", "sequence", "value").order_by("n"),
-            to_attr="intermediate"))
     last = -1
     while some := list(trials.filter(sequence_id__gt=last)[:_CHUNK]):
-        yield [_document(trial, intermediate=intermediate) for trial in some]
+        for group in _with_few_values(some) if intermediate else [some]:
+            curves = _curves(group) if intermediate else {}
+            yield [_document(trial, curves.get(trial.pk)) for trial in group]
         last = some[-1].sequence_id
 
 
-def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
+def _with_few_values(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
+    """The trials in their order, in groups that have at most ``_MOST_VALUES`` intermediate results, if they are more
+    than one trial.
+    """
+    group: list[Trial] = []
+    count = 0
+    for trial in trials:
+        if group and count + trial.intermediate_count > _MOST_VALUES:
+            yield group
+            group, count = [], 0
+        group.append(trial)
+        count += trial.intermediate_count
+    yield group
+
+
+def _curves(trials: Sequence[Trial]) -> dict[int, list[str]]:
+    """By trial, its intermediate results in order: of each sequence number the last one that was reported, of the
+    attempts of one curve (``joined_attempts``). One query; some more where an attempt went on from a checkpoint.
+    """
+    chains: dict[int, Chain] = {}
+    alone: dict[int, int] = {}
+    for trial in trials:
+        own: list[Attempt] = trial.attempts_in_order  # type: ignore[attr-defined]
+        joined = chain_of(own[-1]) if own else {}
+        if len(joined) == 1:
+            alone[own[-1].pk] = trial.pk
+        chains[trial.pk] = joined
+    values: dict[int, dict[int, str]] = {trial.pk: {} for trial in trials}
+    for attempt, sequence, _, value in reported_by(alone):
+        values[alone[attempt]][sequence] = value
+    for trial in trials:
+        joined = chains[trial.pk]
+        if len(joined) > 1:
+            own_keys = {attempt.pk for attempt in trial.attempts_in_order}  # type: ignore[attr-defined]
+            for attempts in (joined.keys() - own_keys, joined.keys() & own_keys):  # what its own say comes last
+                values[trial.pk] |= {joined[pk] + sequence: value for pk, sequence, _, value in reported_by(attempts)}
+    return {pk: [found[place] for place in sorted(found)] for pk, found in values.items()}
+
+
+def _document(trial: Trial, curve: list[str] | None) -> dict[str, Any]:
+    """``curve``: its intermediate results, where they are wanted."""
     last: Attempt | None = trial.attempts_in_order[-1] if trial.attempts_in_order else None  # type: ignore[attr-defined]
     sets: list[TrialParameters] = trial.sets  # type: ignore[attr-defined]
     of_result = next((one for one in sets if one.index == trial.result_index), None)
@@ -158,15 +197,8 @@ def _document(trial: Trial, *, intermediate: bool) -> dict[str, Any]:
         document["parameter_sets"] = [
             {"index": one.index, "parameter_id": one.parameter_id, "parameters": one.value,
              "final_value": one.final_value, "final_number": one.final_number} for one in sets]
-    if intermediate:
-        chain = {} if last is None else chain_of(last)
-        own = [attempt for attempt in trial.attempts_in_order if attempt.pk in chain]  # type: ignore[attr-defined]
-        of_others = set(chain) - {attempt.pk for attempt in own}
-        by_sequence = {chain[pk] + sequence: value for pk, sequence, _, value in (
-            reported_by(of_others) if of_others else ())}
-        by_sequence |= {chain[attempt.pk] + metric.sequence: metric.value
-                        for attempt in own for metric in attempt.intermediate}
-        document["intermediate"] = [by_sequence[sequence] for sequence in sorted(by_sequence)]
+    if curve is not None:
+        document["intermediate"] = curve
     return document
 
 

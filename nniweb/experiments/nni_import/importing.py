@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ from trialkeeper import contract
 CHUNK = 25
 #: Bytes kept of the beginning and of the end of a trial's output.
 KEPT_OUTPUT = 256 * 1024
+#: The worker's upkeep does not look at it before it is whole: trials are not stored in their order.
+_WHOLE_BEFORE = timedelta(days=1)
 
 
 def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_trial_number: int | None = None
@@ -67,7 +69,8 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
         parsed, owner, check_first=go_on, foreign_id=archive.id, created_at=archive.started, started_at=archive.started,
         ended_at=archive.ended, running_seconds=archive.duration, status=_status(archive),
         next_sequence_id=max((trial.sequence_id or 0 for trial in archive.trials), default=-1) + 1,
-        next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, "imported from NNI"])
+        next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, "imported from NNI"],
+        look_after_at=timezone.now() + _WHOLE_BEFORE)
     try:
         for start in range(0, len(archive.trials), CHUNK):
             _store(experiment, archive.trials[start:start + CHUNK], archive.ended)
@@ -75,8 +78,9 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
         if go_on:
             intents.resume(experiment, owner)
     except BaseException:
-        Experiment.objects.filter(pk=experiment.pk).update(deleted_at=timezone.now())
+        Experiment.objects.filter(pk=experiment.pk).update(deleted_at=timezone.now(), look_after_at=None)
         raise
+    Experiment.objects.filter(pk=experiment.pk).update(look_after_at=None)
     experiment.refresh_from_db()
     return experiment
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from nniweb.backups.database import CannotCopy
-from nniweb.backups.taking import KEYS, USUALLY, take
+from nniweb.backups.taking import KEYS, USUALLY, expected, take
 from nniweb.management.served_before import require_served_before
 from nniweb.storage.elsewhere import StorageFailed, is_elsewhere
 
@@ -30,9 +30,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, file: Path, with_keys: bool, with_stored_files: bool, **options: Any) -> None:
         require_served_before()
         path = file.expanduser().absolute()
+        parts = (*USUALLY, KEYS) if with_keys else USUALLY
         try:
-            gone = take(path, timezone.now(), (*USUALLY, KEYS) if with_keys else USUALLY,
-                        with_stored=with_stored_files)
+            self.stdout.write(expected(parts))
+            gone = take(path, timezone.now(), parts, with_stored=with_stored_files, say=self.stdout.write)
         except CannotCopy as error:
             raise CommandError(str(error)) from None
         except StorageFailed as error:

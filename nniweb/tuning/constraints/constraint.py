@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nniweb.tuning.constraints.evaluation import ABSENT, UNDEFINED, Truth, compiled, value_in, violation
-from nniweb.tuning.constraints.language import ExpressionInvalid, Name, Node, nodes_of, parse
+from nniweb.tuning.constraints.nodes import ExpressionInvalid, Name, Node, nodes_of
 from nniweb.tuning.constraints.ranges import Ranges, may_be_true
 
 #: Of one kind in an experiment.
@@ -81,6 +81,9 @@ class Judgement:
 
 def read_constraint(text: str) -> Constraint:
     """Raises ExpressionInvalid."""
+    # not at the top: tuners of experiments without constraints need no parser
+    from nniweb.tuning.constraints.language import parse
+
     if not text.strip():
         raise ExpressionInvalid("is empty; write a condition, such as layers * units <= 4096", 0, 0)
     constraint = Constraint(text, parse(text))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from nniweb.tuning.constraints.constraint import Constraint
 from nniweb.tuning.constraints.evaluation import ABSENT, constant, truth
-from nniweb.tuning.constraints.language import Comparison, Joined, Name, Node
+from nniweb.tuning.constraints.nodes import Comparison, Joined, Name, Node
 
 
 def contradictions(constraints: Sequence[Constraint]) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from nniweb.tuning.constraints.language import (
+from nniweb.tuning.constraints.nodes import (
     Arithmetic,
     Call,
     Comparison,

@@ -5,13 +5,24 @@ it with an LALR parser, whose time grows with the length of the text alone; the 
 that nothing recurses before the depth of the tree is known.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
+from nniweb.tuning.constraints.nodes import (
+    Arithmetic,
+    Call,
+    Comparison,
+    ExpressionInvalid,
+    Joined,
+    Literal,
+    Name,
+    Node,
+    Not,
+    OneOf,
+    nodes_of,
+)
 from trainingservice.words.shown_value import shown
 
 #: Longest constraint, in characters, and how deep brackets, signs and powers may be nested in it.
@@ -60,84 +71,6 @@ FUNCTIONS = {"min": (1, 50), "max": (1, 50), "abs": (1, 1), "sqrt": (1, 1), "exp
              "log2": (1, 1), "log10": (1, 1), "round": (1, 1), "floor": (1, 1), "ceil": (1, 1)}
 
 
-class ExpressionInvalid(ValueError):
-    """A constraint that cannot be understood; its text is a sentence. ``start`` to ``end``: characters from 0."""
-
-    def __init__(self, sentence: str, start: int, end: int) -> None:
-        super().__init__(sentence)
-        self.start, self.end = start, end
-
-
-@dataclass(frozen=True)
-class Node:
-    """A part of the tree, and where it stands in the text; ``depth``: of what is below it, itself included."""
-
-    start: int
-    end: int
-    depth: int
-
-
-@dataclass(frozen=True)
-class Literal(Node):
-    """A number (always a float), a text, true, false or none."""
-
-    value: float | str | bool | None
-
-
-@dataclass(frozen=True)
-class Name(Node):
-    """A parameter or a metric; the parts between its dots."""
-
-    parts: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return ".".join(self.parts)
-
-
-@dataclass(frozen=True)
-class Arithmetic(Node):
-    """``first``, then operators (+ - * / // % **) with their operands, from left to right."""
-
-    first: Node
-    rest: tuple[tuple[str, Node], ...]
-
-
-@dataclass(frozen=True)
-class Call(Node):
-    function: str
-    arguments: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Comparison(Node):
-    """``= != < <= > >=``; a chain such as ``0 < a < 1`` is several of them joined by and."""
-
-    operator: str
-    left: Node
-    right: Node
-
-
-@dataclass(frozen=True)
-class OneOf(Node):
-    """Equal to one of the values."""
-
-    left: Node
-    values: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Not(Node):
-    inner: Node
-
-
-@dataclass(frozen=True)
-class Joined(Node):
-    """All of them, or any of them."""
-
-    all_of: bool
-    parts: tuple[Node, ...]
-
-
 #: Terminal of the grammar -> what people call it, in the order in which an error names them.
 _NAMES = {"WORD": "a name", "NUMBER": "a number", "TEXT": "a text in quotes",
           "COMPARES": "a comparison (= != < <= > >=)", "SIGN": "+ or -", "TIMES": "* / // or %",
@@ -177,25 +110,6 @@ def parse(text: str) -> Node:
         raise ExpressionInvalid(sentence, start, start + 1) from None
     _check(tree)
     return tree  # type: ignore[no-any-return]  # the transformer makes it of Lark's own
-
-
-def nodes_of(tree: Node) -> Iterator[Node]:
-    """All parts of a tree, itself included."""
-    left = [tree]
-    while left:
-        node = left.pop()
-        yield node
-        match node:
-            case Arithmetic(first=first, rest=rest):
-                left += [first, *(operand for _, operand in rest)]
-            case Call(arguments=parts) | Joined(parts=parts):
-                left += parts
-            case Comparison(left=one, right=other):
-                left += [one, other]
-            case OneOf(left=one, values=values):
-                left += [one, *values]
-            case Not(inner=inner):
-                left.append(inner)
 
 
 def _check(tree: Node) -> None:

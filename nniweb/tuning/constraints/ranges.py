@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nniweb.tuning.constraints.evaluation import constant
-from nniweb.tuning.constraints.language import Arithmetic, Call, Comparison, Joined, Name, Node, Not, OneOf
+from nniweb.tuning.constraints.nodes import Arithmetic, Call, Comparison, Joined, Name, Node, Not, OneOf
 
 
 @dataclass(frozen=True)

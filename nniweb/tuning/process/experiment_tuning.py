@@ -3,20 +3,21 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nniweb.tuning.algorithms import build_assessor, build_tuner, find_tuner, start_from_problem, start_points_problem
 from nniweb.tuning.assessors.assessment import Assessment
 from nniweb.tuning.assessors.assessor import Assessor
-from nniweb.tuning.guidance.earlier_objectives import EarlierObjectivesSearch, EarlierPoint
-from nniweb.tuning.guidance.earlier_search import EarlierResult, EarlierSearch
-from nniweb.tuning.guidance.guided_tuner import GuidedTuner
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from nniweb.tuning.search_space.space import NothingAllowed, SearchSpace
 from nniweb.tuning.search_space.uninterpreted_space import read_space
 from nniweb.tuning.tuner_base.advisor import Advisor
 from nniweb.tuning.tuner_base.pareto_front import losses_of
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, ResultsNeeded, Tuner
+
+if TYPE_CHECKING:  # when running, loaded for experiments that need it
+    from nniweb.tuning.guidance.earlier_objectives import EarlierObjectivesSearch
+    from nniweb.tuning.guidance.earlier_search import EarlierSearch
 
 Message = Mapping[str, Any]
 
@@ -164,7 +165,7 @@ class ExperimentTuning:
 
     def _agreements(self) -> dict[str, Any]:
         """How earlier experiments agree with this one, by their place; only where it started from any."""
-        found = self._tuner.agreements() if isinstance(self._tuner, GuidedTuner) else []
+        found = self._tuner.agreements()
         return {"agreements": [asdict(one) for one in found]} if found else {}
 
     def _unwanted(self) -> dict[str, Any]:
@@ -232,11 +233,16 @@ def _guided(tuner: Tuner, spec: Message) -> Tuner:
     results = () if start_from_problem(algorithm) else spec.get("earlier", ())
     if not points and not results:
         return tuner
+    from nniweb.tuning.guidance.guided_tuner import GuidedTuner
+
     return GuidedTuner(tuner, points, _earlier(tuner, spec, results) if results else None,
                        is_list=algorithm.takes_a_list)
 
 
-def _earlier(tuner: Tuner, spec: Message, results: Sequence[Any]) -> EarlierSearch | EarlierObjectivesSearch:
+def _earlier(tuner: Tuner, spec: Message, results: Sequence[Any]) -> "EarlierSearch | EarlierObjectivesSearch":
+    from nniweb.tuning.guidance.earlier_objectives import EarlierObjectivesSearch, EarlierPoint
+    from nniweb.tuning.guidance.earlier_search import EarlierResult, EarlierSearch
+
     modes = spec.get("objective_modes", ())
     if len(modes) > 1:
         return EarlierObjectivesSearch(tuner.space, tuner.seed, modes, [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nniweb.tuning.constraints.constraint import Constraint, read_constraint, sentence
-from nniweb.tuning.constraints.language import ExpressionInvalid
+from nniweb.tuning.constraints.nodes import ExpressionInvalid
 from nniweb.tuning.search_space.grid import Grid
 from nniweb.tuning.search_space.parameter_list import list_problems, sets_of
 from nniweb.tuning.search_space.problem import did_you_mean

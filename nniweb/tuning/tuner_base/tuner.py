@@ -2,7 +2,7 @@
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,12 @@ class Tuner(ABC):
         {"code", ...}}``; None of all others.
         """
         return None
+
+    def agreements(self) -> Sequence[Any]:
+        """How each earlier experiment that the search started from agrees with this one, as ``Agreement``, in their
+        order; empty where it started from none.
+        """
+        return ()
 
     def is_gaussian_process(self) -> bool:
         """Whether its next proposal follows from a Gaussian process of the results."""

@@ -23,6 +23,7 @@ from nniweb.experiments.retention.checkpoint_removal import remove_old_checkpoin
 from nniweb.experiments.retention.disk_usage import DATABASE, measure, measure_data_folder
 from nniweb.experiments.retention.output_storing import store_output
 from nniweb.experiments.retention.removal import Pace
+from nniweb.experiments.retention.settling import settle
 from nniweb.experiments.sql.selected_rows import is_any
 from nniweb.observability.log_ids import log_ids
 from nniweb.process.process_identity import host_name
@@ -138,6 +139,8 @@ class Upkeep:
         if not self._retention.apply(experiment, now, is_over):
             return False
         if not store_output(experiment, now - TOKEN_GRACE, self.pace, is_over):
+            return False
+        if not settle(experiment, now - TOKEN_GRACE, self.pace, is_over):
             return False
         if self._must_be_measured(experiment):
             measure(experiment, now, self.pace.sleep)

@@ -11,24 +11,18 @@ anywhere but the server fails the test when it ends. What a test provokes it all
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.end_to_end.browser import one_browser
 from tests.end_to_end.running_server import RunningServer
 
-CHROMIUM = Path("/usr/bin/chromium")
-#: The same browser without the windows around a page: opening a page takes it a fifteenth of the processor time.
-HEADLESS_SHELL = Path("/usr/bin/chromium-headless-shell")
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-             "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 #: Milliseconds an expectation or a click waits; it ends what hangs, and says nothing of speed: a machine may be busy.
 PATIENCE = 120_000
 #: What is looked at so often, with a pause in which scripts run and the page is drawn, has settled.
@@ -112,40 +106,11 @@ def sign_in(page: Any, server: RunningServer) -> None:
     page.wait_for_url(f"{server.url}/")
 
 
-#: What is open: Playwright and the browser.
-_open = ExitStack()
-_browsers: list[Browser] = []
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Browser:
     """The browser, one for all files of this folder that one process runs: each test has a profile of its own in it."""
-    program = HEADLESS_SHELL if HEADLESS_SHELL.exists() else CHROMIUM
-    if not program.exists():
-        pytest.skip("chromium is not installed")
     expect.set_options(timeout=PATIENCE)
-    if not (_browsers and _browsers[0].is_connected()):
-        close_browser()
-        playwright = _open.enter_context(sync_playwright())
-        _browsers.append(playwright.chromium.launch(executable_path=str(program), args=ARGUMENTS, env={
-            name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}))
-        _open.callback(_browsers[0].close)
-    return _browsers[0]
-
-
-def close_browser() -> None:
-    _browsers.clear()
-    _open.close()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
-    """Not for the whole run: while Playwright is open, Django refuses to use the database here."""
-    try:
-        return (yield)
-    finally:
-        if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
-            close_browser()
+    return one_browser.opened()
 
 
 @pytest.fixture(scope="module")

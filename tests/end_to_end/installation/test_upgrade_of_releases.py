@@ -21,8 +21,10 @@ import pytest
 import requests
 
 from nniweb import __version__
+from tests.end_to_end import prepared_installation
 from tests.end_to_end.running_server import ANSWER_PATIENCE, RunningServer
 from tests.end_to_end.running_server import ROOT as ROOT_OF_CHECKOUT
+from tests.nniweb import database_schema
 from tests.upgrade_assets.unpacked_asset import ASSETS, DATABASE, PASSWORD, RELEASES, SECRET, unpack
 
 #: What differs without being lost: the table of changes itself, and what Django derives from the models.
@@ -112,6 +114,12 @@ def test_no_row_of_a_release_is_lost_or_altered(release: str, make_server: Calla
     [backup] = (server.data_folder / "backups").iterdir()
     assert str(backup) in said
     assert f"The database now has the version of NNI Web {__version__}." in said
+    # the single migrations have made what the squashed one makes of an empty database
+    prepared_installation.put_into(tmp_path / "new")
+    upgraded = database_schema.of_sqlite(database)
+    assert {("column", "experiments_trial", "rerun_of_id"),
+            ("index", "experiments_trial", "trials_unfinished")} <= upgraded.keys()
+    assert upgraded == database_schema.of_sqlite(tmp_path / "new" / DATABASE)
 
 
 @pytest.mark.slow

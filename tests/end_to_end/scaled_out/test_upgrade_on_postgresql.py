@@ -13,7 +13,7 @@ from tests.end_to_end.running_server import RunningServer
 from tests.end_to_end.scaled_out.postgresql_server import PostgresqlServer
 
 #: The last change of 0.1.0.
-OLD = "0011"
+OLD = "0011_quotas"
 USER = ("INSERT INTO experiments_user (password, is_superuser, username, first_name, last_name, email, is_staff, "
         "is_active, date_joined, role, local_users) "
         "VALUES ('', true, 'ann', '', '', '', true, true, now(), 'admin', '')")
@@ -27,7 +27,8 @@ def older(postgresql: PostgresqlServer, make_server: Callable[..., RunningServer
     server = make_server({"NNIWEB_DATABASE_URL": postgresql.url("older")})
     for app in ("auth", "contenttypes", "sessions"):
         server.manage("migrate", app, "-v", "0")
-    server.manage("migrate", "experiments", OLD, "-v", "0")
+    server.manage("shell", "-v", "0", "--no-imports", "-c", "from tests.nniweb import single_migrations\n"
+                  f"single_migrations.migrate(('experiments', {OLD!r}))")
     postgresql.execute(USER, "older")
     return server
 

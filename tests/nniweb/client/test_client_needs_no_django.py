@@ -1,5 +1,7 @@
 """The client and its commands work where neither Django nor the settings can be loaded."""
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +50,14 @@ def test_without_pandas_records_are_dictionaries_and_a_table_says_what_is_missin
                   "records.dataframe()")
     assert done.stdout == "[{'x': 1}] None\n"
     assert "ClientError: pandas is not installed. Install it with pip install pandas" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
+def test_commands_do_their_work_without_an_output(closed: str) -> None:
+    command = f"{shlex.quote(sys.executable)} manage.py"
+    environment = {**os.environ, "NNIWEB_SERVER": "http://127.0.0.1:9", "NNIWEB_TOKEN": "t"}
+    for arguments, status in (("--version", 0), ("experiments list", 4)):  # 4: no server is there
+        done = subprocess.run(f"{command} {arguments} {closed}", shell=True, cwd=ROOT, env=environment,
+                              capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status, (arguments, done)
+        assert "Traceback" not in done.stderr

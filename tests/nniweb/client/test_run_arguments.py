@@ -90,6 +90,40 @@ def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert not steered.was_stopped
 
 
+class Looked:
+    """An experiment that has ended, as a follower sees it."""
+
+    id, name, url, status = "abc", "search", "http://127.0.0.1:1/experiments/abc/", "DONE"
+    document: dict[str, Any] = {"revision": 1, "status": "DONE", "message": "", "outcome": "", "max_trial_number": 1,
+                                "progress": {"fraction": 1.0, "ended": 1, "best_value": None, "best_trial_id": None,
+                                             "eta": None, "trials": {"SUCCEEDED": 1}}}
+
+    def refresh(self, patience: float) -> None:
+        """It is as it was."""
+
+    def best_trial(self) -> None:
+        return None
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+class NobodyReads(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stream", [None, closed(), NobodyReads()], ids=["none", "closed", "broken"])
+def test_a_search_is_followed_to_its_end_whatever_became_of_the_output(
+        stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", stream)
+    experiment: Any = Looked()
+    assert running.follow(None, experiment) is experiment  # type: ignore[arg-type]  # the server is not asked
+
+
 def test_the_table_of_a_notebook_escapes_what_people_wrote() -> None:
     assert not is_in_notebook()
     trials = [{"sequence_id": 1, "id": "t1", "status": "RUNNING", "final_number": None, "duration": 3.0,

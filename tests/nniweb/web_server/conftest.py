@@ -63,6 +63,11 @@ class Served:
     def megabytes(self) -> float:
         return float(psutil.Process(self._process.pid).memory_info().rss / 2**20)
 
+    @property
+    def descriptors(self) -> int:
+        """How many the server has open."""
+        return int(psutil.Process(self._process.pid).num_fds())
+
     def close(self) -> None:
         for connection in self._connections:
             connection.close()

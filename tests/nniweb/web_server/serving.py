@@ -3,28 +3,71 @@
     python serving.py '{"headers_seconds": 0.5}'        # prints its port when it listens; ends with its standard input
 
 ``/whole``: reads the body and answers its size. ``/refused``: answers 413 and reads nothing. ``/counted``: how many
-requests have begun, and how many bytes of bodies the application was given. ``/patient``: takes the first piece of
-the body, and the others when ``/go`` is asked for. ``/large``: an answer of 32 MiB in pieces.
+requests have begun, and how many bytes of bodies the application was given. ``/gone``: how many senders of bodies for
+``/written`` went away. ``/patient``: takes the first piece of the body, and the others when ``/go`` is asked for.
+``/large``: an answer of 32 MiB in pieces. ``/written``: two threads write the body, as of checkpoints, and the answer
+is its SHA-256; ``/full``: writing fails at the third MiB.
 Websockets: ``/echo`` sends back, ``/never`` is not decided.
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.conf import settings
 
 settings.configure(TRUSTED_PROXIES=())
 
+from nniweb.http.asgi import REST_OF_BODY  # noqa: E402
+from nniweb.keeperapi.bodies import SenderGone, write_body  # noqa: E402
 from nniweb.middleware.allowances import Allowances  # noqa: E402
 from nniweb.middleware.backpressure import with_backpressure  # noqa: E402
 from nniweb.web_server.server import Server  # noqa: E402
 
-begun = given = 0
+begun = given = gone = 0
 go = asyncio.Event()
+writers = ThreadPoolExecutor(2)
+
+
+class Written:
+    """A body as it is written. ``room``: bytes after which that fails."""
+
+    def __init__(self, room: int) -> None:
+        self.digest, self.room, self.is_closed = hashlib.sha256(), room, False
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        global given
+        for piece in pieces:
+            self.room -= len(piece)
+            if self.room < 0:
+                raise OSError("no room")
+            self.digest.update(piece)
+            given += len(piece)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def written(scope: Any, receive: Any, send: Any) -> None:
+    global gone
+    body = Written(3 * 2**20 if scope["path"] == "/full" else 2**62)
+    rest = scope.get("extensions", {}).get(REST_OF_BODY)
+    try:
+        await write_body(receive, 2**62, 2**62, lambda: None, writers, body, rest)
+    except OSError:
+        assert body.is_closed
+        await answer(send, 503, "no room")
+    except SenderGone:
+        assert body.is_closed
+        gone += 1
+    else:
+        await answer(send, 200, body.digest.hexdigest())
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -36,7 +79,13 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     if path == "/counted":
         await answer(send, 200, json.dumps({"begun": begun, "given": given}))
         return
+    if path == "/gone":
+        await answer(send, 200, str(gone))
+        return
     begun += 1
+    if path in ("/written", "/full"):
+        await written(scope, receive, send)
+        return
     if path == "/refused":
         await answer(send, 413, "too large")
         return

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.container_engine import FakeContainerEngine
+from tests.fakes.scripted_container_engine import ScriptedContainerEngine
 from trainingservice.errors import PermanentError
 from trainingservice.local.config import LocalTrialOptions
 from trainingservice.trial_job_status import TrialJobStatus
@@ -15,7 +15,7 @@ IN_IMAGE = LocalTrialOptions(docker_image=IMAGE)
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    return FakeContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
+    return ScriptedContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.http_double import Answer
-from tests.fakes.ray_dashboard import Job, RayDashboard, text
+from tests.fakes.ray_dashboard import Job, RayDashboard, text, traceback
 from tests.trainingservice.jobs_of_tests import failed_with
 from tests.trialkeeper.keeper_run import wait_until
 from trainingservice.base import ServiceContext
@@ -75,6 +75,7 @@ def test_a_refused_submission_says_why(head, api, answer):
 
 @pytest.mark.parametrize("answer", [
     text(500, "No available agent to submit job, please try again later."), text(503, ""), HTML,
+    traceback("Unauthorized: Missing authentication token", of_agent=401), traceback("Too many", of_agent=429),
     Answer(404, "<html>no such site</html>", "text/html"), text(404, "404: Not Found")])
 def test_what_is_no_refusal_of_the_job_is_tried_again(head, api, answer):
     head.script(answer, method="POST")
@@ -161,6 +162,28 @@ def test_a_job_whose_process_on_ray_is_killed_fails_as_the_platforms_doing_and_l
     assert not bench.entries(form, "ended"), "its keeper was killed, too"
     bench.wait("the trial does not outlive its job", lambda: not bench.trial_processes(form))
     bench.wait("its files are removed", lambda: not list((bench.platform.folder / "tmp").iterdir()))
+
+
+def test_a_job_whose_end_ray_could_not_note_ended_as_its_keeper_printed(bench, head):
+    head.notes_ends = False
+    form = bench.form("exit 3")
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, FAILED)
+    assert (code_of(detail.message), detail.exit_code) == ("exit_code", 3)
+
+
+def test_a_job_whose_log_cannot_be_read_ends_nevertheless(bench, head, lasting):
+    form, starts, _ = lasting
+    service = bench.open_service()
+    service.submit_trial_job(form)
+    bench.wait_for_file(starts)
+    with open(head.folder / f"job-driver-{form.job_name}.log", "ab") as log:
+        log.write(b"\xff")  # Ray reads its logs as UTF-8, and answers 500 where one is not
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
+    with pytest.raises(TemporaryError, match="UnicodeDecodeError"):
+        service.last_lines(form.job_name)
 
 
 def test_the_files_of_an_ended_job_are_removed_from_its_node(bench, head):
@@ -303,6 +326,21 @@ def test_an_old_version_is_refused(head):
     found = findings(head)["version"]
     assert found.blocks
     assert "Upgrade Ray" in found.message
+
+
+@pytest.mark.parametrize("version", ["2.49.2", "2.9.3", "1.13.0", "2.49.0rc1"])
+def test_a_ray_that_does_not_tell_why_a_job_failed_is_refused(head, version):
+    head.ray_version = version
+    found = findings(head)["version"]
+    assert found.blocks
+    assert version in found.message
+    assert "Upgrade Ray to 2.50 or later" in found.message
+
+
+@pytest.mark.parametrize("version", ["2.50.0", "2.60.0", "3.0.0.dev0", "10.1", "nightly", None])
+def test_a_newer_ray_or_one_of_another_numbering_is_not_refused(head, version):
+    head.ray_version = version
+    assert "version" not in findings(head)
 
 
 @pytest.mark.parametrize("answer", [HTML, Answer(200, [1]), text(404, "nothing here")])

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from tests.fakes.ray_dashboard import RayDashboard
-from tests.fakes.ray_head import RayHead, ray_python
+from tests.fakes.ray_head import OLDEST_VERSION, RayHead, ray_python
 from tests.trainingservice.conformance.test_conformance_ray import OnRealHead
 from tests.trainingservice.conformance.test_conformance_ray import real_head as real_head
 from tests.trainingservice.ray.test_ray_tls import in_front_of
@@ -45,6 +45,12 @@ value, names = ray.get(work.remote(nni.get_next_parameter()["x"]))
 assert not names, names
 nni.report_final_result(value)
 """
+
+
+@pytest.fixture(scope="module")
+def oldest_head():
+    with RayHead(version=OLDEST_VERSION) as head:
+        yield head
 
 
 @pytest.fixture
@@ -177,6 +183,34 @@ class TestBehindTls:
         assert service.last_lines(form.job_name) is not None, "the job's log comes by it, too"
 
 
+class TestOldestVersion:
+    """The first version of Ray that the platform takes says by a word why a job failed."""
+
+    @pytest.fixture
+    def platform(self, tmp_path, oldest_head):
+        return OnRealHead(tmp_path / "platform", oldest_head)
+
+    def test_its_check_is_passed_and_a_trial_runs(self, bench):
+        service = bench.open_service()
+        assert all(finding.ok for finding in service.rehearse(quick=True))
+        form = bench.form("echo on an old Ray")
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+        assert bench.output(form) == "on an old Ray\n"
+
+    def test_ends_have_their_codes(self, bench, oldest_head, lasting):
+        lost, starts, _ = lasting
+        unmade = replace(bench.form("true"), options=RayTrialOptions(cpus=0.5, runtime_env={"conda": "no-such-one"}))
+        service = bench.open_service()
+        for form in (lost, unmade):
+            service.submit_trial_job(form)
+        bench.wait_for_file(starts)
+        bench.wait_for_status(service, lost, RUNNING)
+        oldest_head.kill_supervisor(lost.job_name)
+        assert code_of(bench.wait_for_status(service, lost, FAILED).cause) == "node_failed"
+        assert code_of(bench.wait_for_status(service, unmade, FAILED).message) == "launch_failed"
+
+
 def test_the_double_answers_as_a_real_head_does(real_head, tmp_path):
     double = RayDashboard(tmp_path / "double").start()
     try:
@@ -190,8 +224,8 @@ def answers(address):
     """What is told apart, of each kind of request: status, the words that count, and the fields of JSON."""
     found = {}
 
-    def ask(what, method, path, body=None, words=""):
-        answer = requests.request(method, f"{address}/{path}", json=body, timeout=60)
+    def ask(what, method, path, body=None, words="", headers=None):
+        answer = requests.request(method, f"{address}/{path}", json=body, timeout=60, headers=headers)
         told = sorted(answer.json()) if answer.ok else re.findall(words, answer.text)[:1]
         found[what] = (answer.status_code, told)
         return answer
@@ -204,16 +238,22 @@ def answers(address):
     ask("unknown to delete", "DELETE", "api/jobs/nobody", words="Job nobody does not exist")
     ask("unknown log", "GET", "api/jobs/nobody/logs", words="Job nobody does not exist")
     ask("wrong type", "POST", "api/jobs/", {**job, "entrypoint_memory": 1.5}, words="TypeError: entrypoint_memory")
+    ask("nothing to run", "POST", "api/jobs/", {"submission_id": "compared"}, words="missing 1 required .*'entrypoint'")
+    ask("a browser's", "POST", "api/jobs/", job, words=".*for browser traffic.", headers={"Sec-Fetch-Mode": "cors"})
     ask("wrong metadata", "POST", "api/jobs/", {**job, "metadata": {"a": 1}}, words="metadata values must be strings")
     ask("submitted", "POST", "api/jobs/", job)
     ask("submitted again", "POST", "api/jobs/", job, words="Job with submission_id compared already exists")
     wait_for(address, "RUNNING")
     found["running"] = (200, {name: type(value).__name__ for name, value in row_of(address).items()})
+    seen = ask("a browser asks", "GET", "api/jobs/compared", headers={"User-Agent": "Mozilla/5.0"})
+    found["not shown"] = (200, seen.json()["runtime_env"])
     ask("not ended", "DELETE", "api/jobs/compared", words="non-terminal state RUNNING")
     ask("stop", "POST", "api/jobs/compared/stop")
     wait_for(address, "STOPPED")
     found["stopped"] = (200, {name: type(value).__name__ for name, value in row_of(address).items()})
-    ask("log", "GET", "api/jobs/compared/logs")
+    log = ask("log", "GET", "api/jobs/compared/logs").json()["logs"]
+    found["logged"] = (200, [words for words in ("Runtime env is setting up.", "Running entrypoint for job compared: ")
+                             if words in log])
     ask("stop again", "POST", "api/jobs/compared/stop")
     ask("delete", "DELETE", "api/jobs/compared")
     ask("delete again", "DELETE", "api/jobs/compared", words="Job compared does not exist")

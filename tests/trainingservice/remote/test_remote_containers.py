@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.container_engine import FakeContainerEngine
+from tests.fakes.scripted_container_engine import ScriptedContainerEngine
 from tests.trainingservice.remote.conftest import LoginVariables
 from trainingservice.remote.config import RemoteClusterSettings, RemoteTrialOptions
 from trainingservice.trial_job_status import TrialJobStatus
@@ -14,7 +14,7 @@ IMAGE = "localhost/train:1"
 
 @pytest.fixture
 def engine(machine):
-    return FakeContainerEngine(machine.folder / "engine", LoginVariables(machine), images=(IMAGE,))
+    return ScriptedContainerEngine(machine.folder / "engine", LoginVariables(machine), images=(IMAGE,))
 
 
 def options(**more):

@@ -40,6 +40,25 @@ def test_a_change_that_cannot_be_tried_is_not_made_either(method: str, path: str
     assert everything() == before
 
 
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("POST", "trials/TRIAL/actions/cancel/", "{}"), ("POST", "trials/TRIAL/actions/freeze/", "{}"),
+    ("DELETE", "experiments/EXPERIMENT/", "{}"), ("PATCH", "experiments/EXPERIMENT/", '{"name": "other"}'),
+    ("POST", "experiments/EXPERIMENT/actions/import-data/", '{"results": [{"parameter": {"x": 0.5}, "value": 1}]}'),
+    ("POST", "experiments/EXPERIMENT/trials/actions/rerun/", '{"fitting": {}}'), ("POST", "tokens/", '{"name": "t"}')])
+def test_a_change_that_cannot_be_tried_is_not_made_where_the_body_asks_for_that(
+        method: str, path: str, body: str, client: APIClient, trial: Trial) -> None:
+    before = everything()
+    address = "/api/v1/" + path.replace("TRIAL", trial.public_id).replace("EXPERIMENT", trial.experiment.public_id)
+    for name in ("dry_run", "dryRun", "DRY-RUN", "dr\\u0079_run"):
+        asked = body[:-1] + (", " if body != "{}" else "") + f'"{name}": true}}'
+        answer = client.generic(method, address, asked, content_type="application/json")
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (
+            400, name.replace("\\u0079", "y")), answer.content
+    assert everything() == before
+    done = client.generic(method, address, body, content_type="application/json")
+    assert b"dry" not in done.content
+
+
 def test_the_schema_names_the_parameter_where_a_view_has_a_dry_run(client: APIClient) -> None:
     named = {(path, method) for path, operations in client.get("/api/schema/?format=json").json()["paths"].items()
              for method, operation in operations.items()

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from nniweb.experiments.models import Cluster, Experiment
-from tests.fakes.container_engine import FakeContainerEngine
+from tests.fakes.scripted_container_engine import ScriptedContainerEngine
 
 IMAGE = "localhost/train:1"
 
 
 @pytest.fixture(autouse=True)
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeContainerEngine:
-    return FakeContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedContainerEngine:
+    return ScriptedContainerEngine(tmp_path / "engine", monkeypatch, images=(IMAGE,))
 
 
 @pytest.fixture

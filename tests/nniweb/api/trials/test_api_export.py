@@ -11,7 +11,16 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from nniweb.experiments.downloads import export
-from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, TrialParameters, User
+from nniweb.experiments.models import (
+    Attempt,
+    Experiment,
+    Metric,
+    MetricName,
+    MetricNumber,
+    Trial,
+    TrialParameters,
+    User,
+)
 
 
 @pytest.fixture
@@ -132,3 +141,21 @@ def test_each_parameter_set_of_a_multi_phase_trial_is_exported_with_its_result(
     assert (document["parameters"], document["final_number"], document["result_index"]) == ({"x": 1, "y": 2}, 0.25, 1)
     assert [(one["index"], one["parameters"], one["final_value"]) for one in document["parameter_sets"]] == [
         (0, {"x": 0.5}, "0.5"), (1, {"x": 1, "y": 2}, "0.25")]
+
+
+def test_no_more_intermediate_results_are_held_than_a_trial_has_or_some_thousands(
+        seven: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "_CHUNK", 100)
+    monkeypatch.setattr(export, "_MOST_VALUES", 10)
+    now, counts = seven.created_at, [4, 4, 4, 25, 1, 0, 2]
+    for attempt, count in zip(Attempt.objects.order_by("pk"), counts, strict=True):
+        Metric.objects.bulk_create(
+            Metric(attempt=attempt, n=n, kind="PERIODICAL", sequence=n // 2, value=str(n), number=n, recorded_at=now,
+                   received_at=now) for n in range(2 * count))
+        Trial.objects.filter(pk=attempt.trial_id).update(intermediate_count=count)
+    pieces = list(export.json_pieces(seven, Trial.objects.all(), intermediate=True))
+    trials = json.loads("".join(pieces))["trials"]
+    assert [trial["intermediate"] for trial in trials] == [[str(2 * n + 1) for n in range(count)] for count in counts]
+    together = [[len(trial["intermediate"]) for trial in json.loads(f"[{piece.strip().strip(',')}]")]
+                for piece in pieces[1:-1]]
+    assert together == [[4, 4], [4], [25], [1, 0, 2]]

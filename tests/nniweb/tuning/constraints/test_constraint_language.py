@@ -8,7 +8,8 @@ import pytest
 
 from nniweb.tuning.constraints.constraint import judge_all, read_constraint, sentence
 from nniweb.tuning.constraints.evaluation import ABSENT, UNDEFINED
-from nniweb.tuning.constraints.language import DEEPEST, LONGEST, ExpressionInvalid
+from nniweb.tuning.constraints.language import DEEPEST, LONGEST
+from nniweb.tuning.constraints.nodes import ExpressionInvalid
 
 POINT: dict[str, Any] = {
     "layers": 3, "units": 1000, "lr": 0.5, "opt": "sgd", "flag": True, "off": False, "nothing": None,

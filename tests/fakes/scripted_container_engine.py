@@ -1,4 +1,6 @@
-"""A program that takes podman's and docker's commands and runs the command on the machine itself.
+"""No engine, but a program that takes podman's and docker's commands and runs the command on the machine itself: for
+what engines answer and how they fail. Podman itself is in ``real_podman`` (beside the keepers of this machine) and in
+``tests/deploy/container_engine`` (in namespaces of its own, for images of servers).
 
 Beside it are files: ``images`` has the names of images that are there, ``pullable`` those that a registry has, one a
 line; ``calls`` gets the words of each call; ``failure`` is what ``run`` says instead, with exit code 125; ``dies``
@@ -57,7 +59,7 @@ os.execve("/bin/sh", ["/bin/sh", script], variables)
 """
 
 
-class FakeContainerEngine:
+class ScriptedContainerEngine:
     """Puts the program on PATH. Use it with pytest's ``monkeypatch``."""
 
     def __init__(self, folder: Path, monkeypatch: Any, name: str = "podman", images: tuple[str, ...] = ()) -> None:
