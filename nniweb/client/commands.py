@@ -24,7 +24,7 @@ from nniweb.client.connection import Client
 from nniweb.client.errors import CannotReach, ClientError
 from nniweb.client.experiment import Experiment
 from nniweb.client.following import MOST_OF_FRONT, UNREACHABLE, Follower, RestFollowed
-from nniweb.client.output import write_whole
+from nniweb.client.written_file import write_whole
 from trainingservice.limited_json import json_fault
 from trainingservice.words.shown_value import shown
 

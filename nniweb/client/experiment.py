@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from nniweb.client.code_variant import Files, with_variant
 from nniweb.client.errors import FieldError, NotFound, WaitedTooLong
-from nniweb.client.output import write_whole
 from nniweb.client.records import Records, metric_records, value_of
 from nniweb.client.transport import Transport
+from nniweb.client.written_file import write_whole
 from trainingservice.words.shown_value import shown
 
 #: Statuses in which nothing happens any more, unless somebody resumes it.

@@ -143,8 +143,17 @@ def in_order(trials: QuerySet[Trial], order: str) -> QuerySet[Trial]:
     """In this order, the first ones first where that decides nothing."""
     falling = order.startswith("-")
     keys = _keys(order.removeprefix("-"))
-    return trials.order_by(*(key.desc(nulls_last=True) if falling else key.asc(nulls_last=True) for key in keys),
-                           "sequence_id")
+    return trials.order_by(*(_directed(key, falling) for key in keys), "sequence_id")
+
+
+def _directed(key: Any, falling: bool) -> Any:
+    """Rows without a value come last. Where each has one it is not said: PostgreSQL would not use an index then, and
+    sort all trials of the experiment for a page of them.
+    """
+    of_trial = isinstance(key, F) and "__" not in key.name  # type: ignore[attr-defined]
+    has_always = of_trial and not Trial._meta.get_field(key.name).null
+    nulls_last = None if has_always else True
+    return key.desc(nulls_last=nulls_last) if falling else key.asc(nulls_last=nulls_last)
 
 
 def _keys(name: str) -> list[Any]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
-from nniweb.client.output import write_whole
 from nniweb.client.records import number_in, value_of
 from nniweb.client.words import imported_line
+from nniweb.client.written_file import write_whole
 from nniweb.nnictl.session import Session
 from trainingservice.limited_json import json_fault
 from trainingservice.words.byte_size import byte_size

@@ -52,6 +52,26 @@ def test_a_trial_within_its_memory_is_left_alone(keeper: KeeperRun, server) -> N
     assert "out_of_memory" not in server.ended
 
 
+#: The trial has taken what it wants before it is in its group, whose limit does not count that.
+LATE = """
+import os
+from trialkeeper import control_group, memory_watch
+memory_watch.LOOK_EVERY = 1000.0
+control_group.limit_group = lambda path, limits: True
+step = control_group.Gathering.step
+control_group.Gathering.step = lambda self: os.path.exists(%r) and step(self)
+"""
+
+
+def test_what_a_trial_had_taken_before_the_kernel_limits_it_counts(keeper: KeeperRun, server) -> None:
+    if reason := control_group.why_not():
+        pytest.skip(f"no control groups can be made here: {reason}")
+    keeper.before = LATE % str(keeper.folder / contract.CODE_FOLDER / "taken")
+    assert keeper.run(keeper.python_command(TAKES), limits={"memory_bytes": 60 * _MB}) == 137
+    assert server.ended["out_of_memory"]["by"] == "limit"
+    assert server.ended["duration"] < 30
+
+
 @pytest.mark.parametrize(("limits", "variables", "seen"), [
     ({"cpu_number": 1.5}, {}, "2"), ({"cpu_number": 0.1}, {}, "1"), ({}, {}, "-"),
     ({"cpu_number": 2}, {"OMP_NUM_THREADS": "7"}, "7")])
@@ -165,18 +185,6 @@ def test_what_a_container_lets_this_machine_have_is_what_it_has(tmp_path: Path) 
     assert usable_memory(str(inner)) == 300 * _MB
     assert usable_cpus(str(inner)) == 0.5
     assert usable_cpus(None) >= 1
-
-
-@pytest.fixture
-def kernel_limits() -> None:
-    """Skips where this machine's kernel cannot limit groups for this user."""
-    if reason := control_group.why_not():
-        pytest.skip(f"no control groups can be made here: {reason}")
-    trials_group.prepare_trials_group()
-    used = control_group.folder_of_trials() != control_group.own_folder()
-    control_group.use_folder(None)
-    if not used:
-        pytest.skip("the kernel limits no memory of control groups here")
 
 
 def test_the_kernel_ends_a_trial_that_takes_more_than_its_memory(kernel_limits, agents, attempt, server) -> None:
