@@ -13,7 +13,6 @@ from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.queries.explanation import explanations_of
-from nniweb.experiments.queries.present_revisions import present
 from nniweb.experiments.results.outcome import outcome_of
 from nniweb.experiments.results.progress import progress_of
 from nniweb.storage.own_files import COMMAND
@@ -30,9 +29,7 @@ class OwnExperiment:
         self._best: str | None = None
 
     def look(self) -> tuple[object, str] | None:
-        now = present(self._pk)
-        status = Experiment.objects.filter(pk=self._pk, deleted_at=None).values_list("status", flat=True).first()
-        return None if now is None or status is None else (now.revision, status)
+        return Experiment.objects.filter(pk=self._pk, deleted_at=None).values_list("revision", "status").first()
 
     def document(self) -> Mapping[str, Any]:
         experiment = Experiment.objects.get(pk=self._pk)

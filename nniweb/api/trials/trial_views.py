@@ -34,7 +34,7 @@ from nniweb.experiments.access.visibility import visible_trials
 from nniweb.experiments.actions import freezing, intents
 from nniweb.experiments.actions.given_variants import kept_variant
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
-from nniweb.experiments.queries.present_revisions import present
+from nniweb.experiments.queries.present_revisions import certain_upto
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, Query, RevisionField
 from nniweb.http.permissions import signed_in_user
@@ -228,8 +228,8 @@ class TrialMetricsView(generics.ListAPIView[Metric]):
             metrics = metrics.filter(kind__in=kinds)
         if "since_revision" in wanted:
             metrics = metrics.filter(revision__gt=wanted["since_revision"])
-            if (now := present(trial.experiment_id)) is not None:
-                metrics = metrics.filter(revision__lte=now.upto)  # whoever asks remembers the highest one
+            if (upto := certain_upto(trial.experiment_id)) is not None:
+                metrics = metrics.filter(revision__lte=upto)
         return metrics.select_related("attempt").only(
             "attempt__number", "attempt__first_sequence", "n", "kind", "sequence", "value", "number", "parameter_id",
             "recorded_at", "revision").order_by("attempt__number", "n")

@@ -45,7 +45,12 @@ class Overtaken(Exception):
 
 @dataclass
 class ReportRows:
-    """Used within one transaction. Rows of one kind are written in the order in which they came."""
+    """Used within one transaction. Rows of one kind are written in the order in which they came.
+
+    ``all_are_new``: as of ``write_rows``.
+    """
+
+    all_are_new: bool = False
 
     metrics: list[MetricRow] = field(default_factory=list)
     output: list[OutputRow] = field(default_factory=list)
@@ -111,7 +116,7 @@ class ReportRows:
         change_rows(LISTENED, self._listened)
         self.write_trials()
         change_rows(STARTED, self._started)
-        write_rows(METRIC, self.metrics)
-        write_rows(OUTPUT, self.output)
+        write_rows(METRIC, self.metrics, all_are_new=self.all_are_new)
+        write_rows(OUTPUT, self.output, all_are_new=self.all_are_new)
         change_rows(RESOURCES, self._resources)
         store_readings(self._readings)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
 from nniweb.database.outage_logs import first_line, takes_nothing
@@ -37,8 +37,7 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
     database itself (disk full, server gone) answers 503, and keepers keep their journals.
     """
     try:
-        with transaction.atomic():
-            answers = _store(deliveries)
+        answers = _store_new(deliveries)
         database_health.note_written()
         experiments_rows.bring_up_to_date()
         return answers
@@ -54,6 +53,16 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
         if len(deliveries) > 1:
             return _store_halves(deliveries)
         return [busy("The same report is being stored already.")]
+
+
+def _store_new(deliveries: Sequence[Delivery]) -> list[Answer]:
+    """In one transaction; once more in another one where something is there already, which then stays as it is."""
+    try:
+        with transaction.atomic():
+            return _store(deliveries, all_are_new=True)
+    except IntegrityError:
+        with transaction.atomic():
+            return _store(deliveries)
 
 
 def _store_halves(deliveries: Sequence[Delivery]) -> list[Answer]:
@@ -99,11 +108,11 @@ def _with_lines(delivery: Delivery, lines: Any, rejected: tuple[contract.Rejecte
                     ReadReport(report.keeper, report.sent_at, tuple(lines), rejected, None), delivery.received_at)
 
 
-def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
+def _store(deliveries: Sequence[Delivery], *, all_are_new: bool = False) -> list[Answer]:
     attempts = reporting_attempts({delivery.job_name for delivery in deliveries})
     phases = later_parameters([attempt.pk for attempt in attempts.values() if attempt.is_multi_phase])
     revisions = _revisions_of(deliveries, attempts)
-    rows = ReportRows()
+    rows = ReportRows(all_are_new)
     answers = []
     for delivery in deliveries:
         attempt = attempts.get(delivery.job_name)

@@ -2,7 +2,7 @@
 
 One statement for each report was most of what a report cost (docs/decisions/0040). PostgreSQL gets the rows of each
 kind as one parameter, a JSON text that it takes apart itself: psycopg needs longer to put hundreds of parameters into a
-statement than PostgreSQL to carry it out.
+statement than PostgreSQL to carry it out. New rows come by COPY, which costs half of that (docs/performance.md).
 """
 
 import json
@@ -182,20 +182,39 @@ OUTPUT = New(OutputRow, "experiments_trialoutput",
 _INSERTED_AT_ONCE = (250, 50)
 
 
-def write_rows(new: New, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows."""
+def write_rows(new: New, rows: Sequence[tuple[Any, ...]], *, all_are_new: bool = False) -> None:
+    """Insert rows. ``all_are_new``: none is there already, as far as is known; raises IntegrityError where one is."""
     if not rows:
         return
     start = 0
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            cursor.execute(_json_insert(new), [_as_json(new.row, rows)])
+            if all_are_new:
+                _copy(cursor, new, rows)
+            else:
+                cursor.execute(_json_insert(new), [_as_json(new.row, rows)])
             return
         while left := len(rows) - start:
             count = next((size for size in _INSERTED_AT_ONCE if size <= left), left)
             chunk = rows[start: start + count]
             cursor.execute(_insert_statement(new, count), list(chain.from_iterable(chunk)))
             start += count
+
+
+def _copy(cursor: Any, new: New, rows: Sequence[tuple[Any, ...]]) -> None:
+    statement, types = _copy_statement(new)
+    with connection.wrap_database_errors, cursor.copy(statement) as copy:
+        copy.set_types(types)
+        for row in rows:
+            copy.write_row(row)
+
+
+@cache
+def _copy_statement(new: New) -> tuple[str, list[str]]:
+    """The statement, and the types of its columns."""
+    types = [column.split(" ", 1)[1] for column in new.types.split(", ")]
+    # numbers, names and times are in PostgreSQL's own form: nothing is written as text and read again
+    return f"COPY {new.table} ({_quoted(_columns(new.row))}) FROM STDIN (FORMAT BINARY)", types
 
 
 def change_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> int:

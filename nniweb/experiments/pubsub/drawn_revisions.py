@@ -22,10 +22,13 @@ logger = logging.getLogger(__name__)
 #: Seconds between two changes of an experiment's row by reports.
 ROW_SECONDS = 1.0
 
-# what this very transaction stores it sees itself
-_LOCKS = ("SELECT pid, classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
+# the inner question has to do with the outer one, so it is asked when the last number is there; what this very
+# transaction stores it sees itself
+_DRAWN = ("SELECT drawn.last_value, ARRAY(SELECT ARRAY[pid::bigint, classid::bigint, objid::bigint] FROM pg_locks"
+          " WHERE drawn.last_value > 0 AND locktype = 'advisory' AND objsubid = 2"
           f" AND classid::bigint IN ({TAKEN}, {STORING}) AND granted AND pid <> pg_backend_pid()"
-          " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+          " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+          " FROM experiments_revision AS drawn")
 # a row that somebody else changes just now is left to them
 _BRING_UP_TO_DATE = (
     "UPDATE experiments_experiment SET revision = new.revision, changed_at = %s FROM"
@@ -48,12 +51,10 @@ class Drawn:
 
 
 def drawn() -> Drawn:
-    """As it is now; two short questions to PostgreSQL."""
+    """As it is now; one short question to PostgreSQL."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT last_value FROM experiments_revision")
-        [(last,)] = cursor.fetchall()
-        cursor.execute(_LOCKS)
-        locks = cursor.fetchall()
+        cursor.execute(_DRAWN)
+        [(last, locks)] = cursor.fetchall()
     storing = {pid: _whole(number, last) for pid, kind, number in locks if kind == STORING}
     limits: dict[int, int] = {}
     for pid, kind, number in locks:

@@ -46,6 +46,16 @@ def present_of(experiments: QuerySet[Experiment]) -> dict[int, Present]:
     return found
 
 
+def certain_upto(experiment_pk: int) -> int | None:
+    """Rows above this revision must not be told to somebody who remembers the highest one; None where there are none
+    such. To be asked before the rows are read, and in another statement.
+    """
+    if connection.vendor != "postgresql":
+        return None
+    found = present(experiment_pk)
+    return None if found is None else found.upto
+
+
 def revisions_as_read(experiments: Collection[Experiment]) -> dict[int, int]:
     """The revisions of experiments whose rows were read already, by primary key; of their trials nothing yet.
 

@@ -280,3 +280,14 @@ def test_the_experiments_row_follows_once_a_second_and_is_never_ahead(make_runni
     clock[0] = 5.0
     rows.bring_up_to_date()
     assert Experiment.objects.get().revision == Trial.objects.get(pk=there.trial_id).revision
+
+
+def test_what_is_there_already_stays_and_the_rest_of_the_group_is_stored(make_running: Callable[..., Attempt]) -> None:
+    attempt = make_running()
+    store(attempt, metric(1), output(2))
+    before = Metric.objects.get()
+    Attempt.objects.update(accepted=0)  # as if its count had been lost
+    store(attempt, {**metric(1), "value": "2"}, output(2), metric(3))
+    assert Metric.objects.get(n=1).value == before.value == "1"
+    assert sorted(Metric.objects.values_list("n", flat=True)) == [1, 3]
+    assert TrialOutput.objects.count() == 1
