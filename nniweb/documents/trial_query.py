@@ -150,8 +150,8 @@ def _directed(key: Any, falling: bool) -> Any:
     """Rows without a value come last. Where each has one it is not said: PostgreSQL would not use an index then, and
     sort all trials of the experiment for a page of them.
     """
-    of_trial = isinstance(key, F) and "__" not in key.name
-    has_always = of_trial and not Trial._meta.get_field(key.name).null  # type: ignore[union-attr]
+    of_trial = isinstance(key, F) and "__" not in key.name  # type: ignore[attr-defined]
+    has_always = of_trial and not Trial._meta.get_field(key.name).null
     nulls_last = None if has_always else True
     return key.desc(nulls_last=nulls_last) if falling else key.asc(nulls_last=nulls_last)
 
