@@ -69,6 +69,7 @@ PROGRAMS = {
     "retention": Program(20, ("--trials", "300", "--seconds", "2")),
     "dashboard": Program(30, ("1000x10",)),
     "many_running": Program(15, ("--trials", "500", "--seconds", "20")),
+    "several_webs": Program(20, ("--keepers", "200", "--seconds", "4", "--rounds", "1")),
     "fleet": Program(25, ("--keepers", "500", "--minutes", "0.5")),
     "kubernetes_scale": Program(40, ("--trials", "100", "1000")),
     "recovery": Program(15, ("--real", "10", "--simulated", "100")),

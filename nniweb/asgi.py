@@ -25,6 +25,7 @@ from django.conf import settings  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
+from nniweb.database.connection_limits import announce, warn_if_too_few  # noqa: E402
 from nniweb.http.asgi import ASGIReceiveCallable, ASGISendCallable, Scope  # noqa: E402
 from nniweb.http.one_thread_handler import OneThreadHandler  # noqa: E402
 from nniweb.http.proxies import behind_proxies  # noqa: E402
@@ -47,11 +48,15 @@ from nniweb.web_server.server import take_the_place_of_daphnes  # noqa: E402
 from trialkeeper import contract  # noqa: E402
 
 use_few_arenas()  # before the first thread
+announce()
 
 
 def _too_new() -> str:
     try:
-        return too_new_or_unknown()
+        why_not = too_new_or_unknown()
+        if not why_not:
+            warn_if_too_few()
+        return why_not
     finally:
         connection.close()
 

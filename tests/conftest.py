@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from tests.end_to_end import forked_programs, prepared_installation
+from tests.rewritten_once import rewrite_once
 
 # the workers of one run, and the next run, do not compile all tests again
 sys.dont_write_bytecode = False
@@ -41,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         prepared_installation.begin()
         os.environ[forked_programs.IN_USE] = "1"
+        if config.getoption("numprocesses", None):
+            rewrite_once(config)
     # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

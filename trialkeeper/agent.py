@@ -18,7 +18,6 @@ import contextlib
 import gc
 import json
 import os
-import platform
 import random
 import selectors
 import signal
@@ -136,7 +135,7 @@ class Agent:
         self._reaps_orphans = become_reaper_of_orphans()
         gc.freeze()  # what is here is for keepers to share, not for their collectors to touch
         self._send({"event": "hello", "version": AGENT_VERSION, "pid": os.getpid(),
-                    "python": platform.python_version(), "machine_id": machine.machine_id(), "host": machine.host(),
+                    "python": machine.python_version(), "machine_id": machine.machine_id(), "host": machine.host(),
                     "home": os.path.expanduser("~")})
         load = MachineLoad()
         next_look = time.monotonic() + LOOK_EVERY

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from trialkeeper.whole_number import whole_number
@@ -13,6 +14,11 @@ _BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 def host() -> str:
     """Name of this machine as it calls itself."""
     return socket.gethostname()
+
+
+def python_version() -> str:
+    """Of this Python, such as 3.11.7."""
+    return "%d.%d.%d" % sys.version_info[:3]
 
 
 def machine_id() -> str:
@@ -120,9 +126,8 @@ def memory_total() -> Optional[int]:
 
 def description(paths: List[str]) -> Dict[str, Any]:
     """What a platform wants to know before it uses this machine; ``disk_free``: bytes by path, None where unknown."""
-    import platform
     return {
-        "machine_id": machine_id(), "host": host(), "python": platform.python_version(), "cpu_count": os.cpu_count(),
+        "machine_id": machine_id(), "host": host(), "python": python_version(), "cpu_count": os.cpu_count(),
         "memory_total": memory_total(), "bash": os.path.exists("/bin/bash"),
         "disk_free": {path: _disk_free(path) for path in paths},
     }

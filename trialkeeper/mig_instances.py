@@ -7,11 +7,13 @@ instance, so that it keeps it when others are made or removed: 100070 is GPU 0, 
 
 import glob
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from trialkeeper.smi_program import NoGpuReading, ask
 from trialkeeper.whole_number import whole_number
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 _MIB = 1024 * 1024
 _FIRST = 100_000
@@ -97,6 +99,7 @@ def _listed(program: str, until: float) -> List[_Listed]:
 
 def _told(program: str, until: float) -> Dict[Any, Dict[str, Any]]:
     """(UUID of the GPU, device) -> its reading; ``index`` is the pair of its ids."""
+    from xml.etree import ElementTree  # of this file's readers few have such a GPU
     answer = ask([program, "-q", "-x"], until)
     if answer.exit_code:
         raise NoGpuReading("%s failed with exit code %d: %s" % (program, answer.exit_code, answer.why))

@@ -55,7 +55,7 @@ def launch(command: List[str], environment: Mapping[str, str]) -> int:
         return 2
     if os.path.exists(os.path.join(folder, contract.CANCELED_FILE)):
         return 1
-    rank = [sys.executable, "-I", _own_program(sys.argv[0]), "rank"]
+    rank = [sys.executable, "-I", "-S", _own_program(sys.argv[0]), "rank"]
     return _Launch(folder, int(node["count"])).run(
         [*command, *rank], {**environment, "MASTER_PORT": str(free_port())})
 

@@ -53,6 +53,7 @@ def import_modules(names: "List[str]", trial_variables: "Set[str]", skip_missing
     watched = Watched(data)
     _watch(watched)
     done = []
+    folders = _TemporaryFolders() if names else None
     try:
         for name in names:
             if name in sys.modules:
@@ -70,10 +71,40 @@ def import_modules(names: "List[str]", trial_variables: "Set[str]", skip_missing
             if read:
                 raise Refused("reads", "%s, %s" % (name, read[0]))
     finally:
+        if folders is not None:
+            folders.end()
         data.clear()
         data.update(watched)
         _watch(data)
+    if folders is not None and folders.left():
+        raise Refused("files", ", ".join(folders.left()))
     return done, changes_of(before, dict(os.environ))
+
+
+class _TemporaryFolders:
+    """Notes those that are made from now until ``end``. Who makes one mostly removes it at the end of the process: each
+    trial would, and the first one for all others.
+    """
+
+    def __init__(self) -> None:
+        import tempfile
+        self._module, self._make = tempfile, tempfile.mkdtemp
+        self._made = []  # type: List[str]
+        self._notes = True
+        tempfile.mkdtemp = self._noted
+
+    def _noted(self, *args: "Any", **named: "Any") -> "Any":
+        made = self._make(*args, **named)
+        if self._notes:
+            self._made.append(os.fsdecode(made))
+        return made
+
+    def end(self) -> None:
+        self._notes = False  # a module may have taken the name
+        self._module.mkdtemp = self._make
+
+    def left(self) -> "List[str]":
+        return [path for path in self._made if os.path.isdir(path)]
 
 
 def _watch(data: "Dict[bytes, bytes]") -> None:

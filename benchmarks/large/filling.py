@@ -6,7 +6,8 @@ Django must be set up. Hundreds of thousands of rows a second on PostgreSQL, ten
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -75,10 +76,11 @@ def fill(size: Size, owner: User, say: Callable[[str], object], mark: str = "a")
         "id": f"{first[Attempt]} + i", "trial_id": f"{first[Trial]} + i", "job_name": _text(f"t{mark}", "i")})
     copy.rows(TrialOutput, output, trials, {
         "id": f"{first[TrialOutput]} + i", "attempt_id": f"{first[Attempt]} + i"})
-    copy.rows(Metric, metric, trials * metrics, {
-        "id": f"{first[Metric]} + i", "attempt_id": f"{first[Attempt]} + i / {metrics}", "n": f"i % {metrics}",
-        "sequence": f"i % {metrics}", "number": number, "value": _exact_text(number),
-        "kind": f"CASE WHEN i % {metrics} = {metrics - 1} THEN 'FINAL' ELSE 'PERIODICAL' END"})
+    with _indexed_afterwards(Metric, trials * metrics, say):
+        copy.rows(Metric, metric, trials * metrics, {
+            "id": f"{first[Metric]} + i", "attempt_id": f"{first[Attempt]} + i / {metrics}", "n": f"i % {metrics}",
+            "sequence": f"i % {metrics}", "number": number, "value": _exact_text(number),
+            "kind": f"CASE WHEN i % {metrics} = {metrics - 1} THEN 'FINAL' ELSE 'PERIODICAL' END"})
     experiment.delete()
     _note_keys(list(first))
     return list(Experiment.objects.order_by("pk").filter(pk__gte=first[Experiment]).values_list(
@@ -137,6 +139,37 @@ class _Copying:
             " AS s")
         return (f"INSERT INTO {table} ({', '.join(map(quoted, names))}) SELECT {values}"
                 f" FROM {table} AS pattern, {series} WHERE pattern.id = {int(pattern.pk)}")
+
+
+@contextmanager
+def _indexed_afterwards(model: type[Model], count: int, say: Callable[[str], object]) -> Iterator[None]:
+    """On PostgreSQL, where more rows come than are there, take the table's constraints and indexes away, and make them
+    again behind the rows: four times as fast. Its primary key stays.
+    """
+    if connection.vendor != "postgresql" or count < _last(model):
+        yield
+        return
+    table = connection.ops.quote_name(model._meta.db_table)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+                       " WHERE conrelid = %s::regclass AND contype IN ('u', 'f') ORDER BY contype DESC", [table])
+        constraints = cursor.fetchall()
+        for name, _ in constraints:
+            cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+        cursor.execute("SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+                       " WHERE indrelid = %s::regclass AND NOT indisprimary", [table])
+        indexes = cursor.fetchall()
+        for name, _ in indexes:
+            cursor.execute(f"DROP INDEX {name}")
+    yield
+    say("indexes are built")
+    with connection.cursor() as cursor:
+        cursor.execute("SET maintenance_work_mem = '512MB'")
+        for _, definition in indexes:
+            cursor.execute(definition)
+        for name, definition in constraints:
+            cursor.execute(f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}')
+        cursor.execute("RESET maintenance_work_mem")
 
 
 def _last(model: type[Model]) -> int:

@@ -1,6 +1,6 @@
 """Rows of experiments with running trials whose keepers have reported before; run with Django's settings of a server.
 
-    python -m benchmarks.simulated_fleet.rows KEEPERS EXPERIMENTS TOKEN
+    python -m benchmarks.simulated_fleet.rows KEEPERS EXPERIMENTS TOKEN [CLUSTER]
 
 Prints the job names as JSON. The experiments are paused, so no trial begins where one is stopped.
 """
@@ -18,19 +18,19 @@ from django.utils import timezone
 CHUNK = 2_000
 
 
-def make(keepers: int, experiments: int, token: str) -> list[str]:
+def make(keepers: int, experiments: int, token: str, cluster_name: str = "fleet") -> list[str]:
     """Job names. The journal of each has its job's name, and one entry, which is stored."""
     from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, TrialParameters, User
     from nniweb.experiments.models.account import hash_of
 
     now = timezone.now()
-    cluster = Cluster.objects.create(name="fleet", platform="fleet")
+    cluster = Cluster.objects.create(name=cluster_name, platform="fleet")
     made: list[str] = []
     owner = User.objects.first()
     for number in range(experiments):
         count = keepers * (number + 1) // experiments - keepers * number // experiments
         experiment = Experiment.objects.create(
-            name=f"fleet {number}", owner=owner, cluster=cluster, seed=1,
+            name=f"{cluster_name} {number}", owner=owner, cluster=cluster, seed=1,
             search_space={"lr": {"_type": "uniform", "_value": [0, 1]}}, tuner={"name": "Random"},
             optimize_mode="maximize", trial_command="true", trial_concurrency=count, created_at=now, started_at=now,
             status="PAUSED", target="PAUSE", revision=1, next_sequence_id=count)
@@ -51,4 +51,4 @@ def make(keepers: int, experiments: int, token: str) -> list[str]:
 
 if __name__ == "__main__":
     django.setup()
-    print(json.dumps(make(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])))
+    print(json.dumps(make(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])))

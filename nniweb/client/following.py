@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from nniweb.client.errors import CannotReach, NotFound
 from nniweb.client.experiment import Experiment
-from nniweb.client.output import Output
 from nniweb.client.words import best_trial_lines, front_lines, outcome_words, progress_line, readable_seconds
 
 #: Seconds between two lines where the output is no terminal and something changed.
@@ -26,6 +25,44 @@ EXIT_STATUS = {"DONE": 0, "ERROR": 1, "STOPPED": 3}
 #: That of an experiment that is DONE where its outcome is ``failed``.
 EVERY_TRIAL_FAILED = 1
 NO_WORKER, UNREACHABLE = 2, 4
+
+
+class Output(Protocol):
+    """What is used of a stream on which progress is written."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+    def isatty(self) -> bool: ...
+
+
+class MayBeClosed:
+    """Writes for as long as somebody reads; after that the search goes on, and nothing is written."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        """``stream``: None where the process has none, as ``sys.stdout`` of one that was started without."""
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.write(text)
+            except (OSError, ValueError):
+                self._stream = None
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._stream = None
+
+    def isatty(self) -> bool:
+        try:
+            return self._stream is not None and self._stream.isatty()
+        except ValueError:  # it is closed
+            return False
 
 
 class Followed(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import site
 import sys
 import sysconfig
@@ -88,12 +89,20 @@ def _pickled(function: Callable[..., Any], name: str) -> bytes:
 def _local_modules(function: Callable[..., Any]) -> Iterator[tuple[str, Path]]:
     """Modules of this process that are no installed package: name in the code, file."""
     roots = _local_roots(function)
+    folders: dict[str, Path | None] = {}  # of thousands of modules there are hundreds; None: nothing there is local
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py") or name.partition(".")[0] in _NOT_LOCAL:
             continue
-        path = Path(file).resolve()
-        if any(path.is_relative_to(root) for root in roots) and not _is_installed(path) and path.is_file():
+        if os.path.islink(file):
+            file = os.path.realpath(file)
+        above, base = os.path.split(file)
+        if above not in folders:
+            folder = Path(above).resolve()
+            is_local = any(folder.is_relative_to(root) for root in roots) and not _is_installed(folder)
+            folders[above] = folder if is_local else None
+        local = folders[above]
+        if local is not None and (path := local / base).is_file():
             inner = name.replace(".", "/")
             yield (f"{inner}/__init__.py" if path.name == "__init__.py" else f"{inner}.py"), path
 
@@ -110,8 +119,8 @@ def _local_roots(function: Callable[..., Any]) -> list[Path]:
     return roots
 
 
-def _is_installed(path: Path) -> bool:
-    if {"site-packages", "dist-packages"} & set(path.parts):
+def _is_installed(folder: Path) -> bool:
+    if {"site-packages", "dist-packages"} & set(folder.parts):
         return True
     folders = {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), site.getusersitepackages()}
-    return any(path.is_relative_to(Path(folder).resolve()) for folder in folders if folder)
+    return any(folder.is_relative_to(Path(each).resolve()) for each in folders if each)

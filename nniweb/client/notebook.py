@@ -8,8 +8,7 @@ from html import escape
 from typing import Any
 
 from nniweb.client.experiment import Experiment
-from nniweb.client.following import Followed, Follower
-from nniweb.client.output import Output
+from nniweb.client.following import Followed, Follower, Output
 from nniweb.client.words import experiment_counts, trials_cells
 
 #: Trials in the table.

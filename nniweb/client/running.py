@@ -16,9 +16,8 @@ from nniweb.client import function_code
 from nniweb.client.connection import Client
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
-from nniweb.client.following import Follower, RestFollowed
+from nniweb.client.following import Follower, MayBeClosed, Output, RestFollowed
 from nniweb.client.notebook import NotebookFollower, is_in_notebook
-from nniweb.client.output import MayBeClosed, Output
 from nniweb.client.own_server import connect
 from nniweb.middleware.require_tls import is_loopback
 from trainingservice.words.shown_value import shown

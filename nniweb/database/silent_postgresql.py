@@ -14,6 +14,8 @@ import psycopg
 from psycopg import errors, waiting
 from psycopg.conninfo import make_conninfo
 
+from nniweb.database.connection_limits import own_name
+
 #: Seconds that a statement may take before it is asked whether the server answers at all, and while it is known not to.
 PATIENCE, PATIENCE_IN_SILENCE = 3.0, 0.5
 #: Seconds in which a new connection must be answered.
@@ -60,6 +62,8 @@ class AnsweredConnection(psycopg.Connection[Any]):
 
     @classmethod
     def connect(cls, *args: Any, **kwargs: Any) -> Any:
+        if (name := own_name()) is not None:
+            kwargs.setdefault("application_name", name)
         made = super().connect(*args, **kwargs)
         _silence.heard()
         return made

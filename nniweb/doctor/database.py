@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from nniweb.backups.database import damage_of_sqlite
+from nniweb.database import connection_limits
 from nniweb.database.outage_logs import first_line
 from nniweb.doctor.findings import Finding, unknown, warning, well, wrong
 from nniweb.experiments.secrets.key_rotation import unreadable_secrets
@@ -55,6 +56,14 @@ def database() -> Iterator[Finding]:
             yield warning("database indexes", f"{len(unbuilt)} index(es) of the database are not built, so that some "
                                               f"pages are slow: {', '.join(index.name for _, index in unbuilt[:5])}.",
                           f"Run {COMMAND} migrate. The server may run meanwhile.")
+
+
+def database_connections() -> Iterator[Finding]:
+    """Whether PostgreSQL takes all connections that the webs and workers of now may open."""
+    room = connection_limits.room()
+    if room is not None:
+        yield well("database connections", f"{room}.") if room.is_enough else \
+            warning("database connections", f"{room}.", connection_limits.REMEDY)
 
 
 def secrets() -> Iterator[Finding]:

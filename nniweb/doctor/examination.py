@@ -12,7 +12,8 @@ _FIRST: tuple[Look, ...] = (
     program.browser_libraries, network.server, network.exposure, network.public_address, network.redis, network.mail)
 #: These ask the database, and are not tried where it is not well.
 _WITH_DATABASE: tuple[tuple[str, Look], ...] = (
-    ("secrets", database.secrets), ("clock", program.database_clock), ("workers", work.workers),
+    ("database connections", database.database_connections), ("secrets", database.secrets),
+    ("clock", program.database_clock), ("workers", work.workers),
     ("clusters", work.clusters), ("stored files", files.stored),
     ("mail", work.notifications))
 

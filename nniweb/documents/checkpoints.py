@@ -1,6 +1,6 @@
 """Checkpoints of trials as documents of REST and pages."""
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 from rest_framework import serializers
 
 from nniweb.experiments.models import Attempt, Checkpoint
@@ -36,7 +36,8 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
 def checkpoints_of_trial(trial: int) -> QuerySet[Checkpoint]:
     """Those that count, the newest first; of removed ones those from which an attempt went on."""
     kept = Checkpoint.objects.filter(trial=trial, confirmed_at__isnull=False)
-    return (kept.filter(removed_at=None) | kept.filter(resumed__isnull=False)).distinct().select_related(
+    went_on = Exists(Attempt.objects.filter(resumed_from=OuterRef("pk")))
+    return kept.filter(Q(removed_at=None) | Q(went_on)).select_related(
         "attempt").prefetch_related(Prefetch("resumed", Attempt.objects.select_related("trial").only(
             "number", "resumed_from_id", "trial__public_id", "trial__sequence_id").order_by(
             "trial__sequence_id", "number"))).order_by("-attempt__number", "-confirmed_n")

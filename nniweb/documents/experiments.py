@@ -22,6 +22,7 @@ from nniweb.experiments.lifecycle.nni_ports import why_nni_port_is_closed
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.queries.explanation import explanations_of
+from nniweb.experiments.queries.present_revisions import revisions_as_read
 from nniweb.experiments.results.outcome import Outcome, outcome_of
 from nniweb.experiments.results.progress import Progress, progress_of
 from nniweb.experiments.results.replicates import replicates_of_each
@@ -150,7 +151,7 @@ class ExperimentSummarySerializer(serializers.Serializer[Any]):
             "progress": progress_document(progress),
             "created_at": time_text(experiment.created_at), "started_at": time_text(experiment.started_at),
             "ended_at": time_text(experiment.ended_at), "changed_at": time_text(experiment.changed_at),
-            "revision": experiment.revision}
+            "revision": self.context["revisions"].get(experiment.pk, experiment.revision)}
 
 
 def progress_document(progress: Progress) -> dict[str, Any]:
@@ -266,8 +267,9 @@ def document(experiment: Experiment, now: datetime | None = None) -> dict[str, A
 
 
 def _context(experiments: list[Experiment], now: datetime) -> dict[str, Any]:
+    revisions = revisions_as_read(experiments)
     progress = progress_of(experiments, now)
-    return {"progress": progress, "explanations": explanations_of(experiments, progress)}
+    return {"progress": progress, "explanations": explanations_of(experiments, progress), "revisions": revisions}
 
 
 class TunerSerializer(StrictSerializer):

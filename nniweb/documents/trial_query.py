@@ -11,6 +11,7 @@ from rest_framework import serializers
 from nniweb.documents.tags import with_tag
 from nniweb.experiments.models import Attempt, Experiment, MetricNumber, Trial, TrialParameters
 from nniweb.experiments.models.trial import TRIAL_STATUSES, TrialSource
+from nniweb.experiments.queries.present_revisions import certain_upto
 from nniweb.experiments.sql.json_values import NumberAt, TextAt
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.experiments.trial_filter.conditions import text_condition
@@ -131,6 +132,8 @@ def fitting(experiment: Experiment, wanted: dict[str, Any]) -> QuerySet[Trial]:
         trials = trials.filter(text_condition(wanted["q"]))
     if "since_revision" in wanted:
         trials = trials.filter(revision__gt=wanted["since_revision"])
+        if (upto := certain_upto(experiment.pk)) is not None:
+            trials = trials.filter(revision__lte=upto)
     if wanted.get("filter"):
         trials = fitting_trials(trials, wanted["filter"], experiment, timezone.now())
     return trials
@@ -140,8 +143,17 @@ def in_order(trials: QuerySet[Trial], order: str) -> QuerySet[Trial]:
     """In this order, the first ones first where that decides nothing."""
     falling = order.startswith("-")
     keys = _keys(order.removeprefix("-"))
-    return trials.order_by(*(key.desc(nulls_last=True) if falling else key.asc(nulls_last=True) for key in keys),
-                           "sequence_id")
+    return trials.order_by(*(_directed(key, falling) for key in keys), "sequence_id")
+
+
+def _directed(key: Any, falling: bool) -> Any:
+    """Rows without a value come last. Where each has one it is not said: PostgreSQL would not use an index then, and
+    sort all trials of the experiment for a page of them.
+    """
+    of_trial = isinstance(key, F) and "__" not in key.name  # type: ignore[attr-defined]
+    has_always = of_trial and not Trial._meta.get_field(key.name).null
+    nulls_last = None if has_always else True
+    return key.desc(nulls_last=nulls_last) if falling else key.asc(nulls_last=nulls_last)
 
 
 def _keys(name: str) -> list[Any]:

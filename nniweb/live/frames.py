@@ -37,6 +37,7 @@ from nniweb.experiments.models import (
     User,
 )
 from nniweb.experiments.queries.history import last_event
+from nniweb.experiments.queries.present_revisions import present, present_of
 from nniweb.experiments.sql.database_health import trouble
 
 #: A frame carries at most so many trials; a page that missed more asks for its rows anew.
@@ -77,7 +78,12 @@ def may_go_on(user: User, experiment_pk: int) -> bool:
 
 def revisions_of(experiment_pks: Iterable[int]) -> dict[int, int]:
     """The present revision of each experiment that is still there."""
-    return dict(Experiment.objects.filter(pk__in=list(experiment_pks), deleted_at=None).values_list("pk", "revision"))
+    return present_revisions(Experiment.objects.filter(pk__in=list(experiment_pks), deleted_at=None))
+
+
+def present_revisions(experiments: QuerySet[Experiment]) -> dict[int, int]:
+    """The present revisions, by primary key."""
+    return {pk: found.revision for pk, found in present_of(experiments).items()}
 
 
 def _summary_of(experiments: QuerySet[Experiment]) -> list[dict[str, Any]]:
@@ -90,10 +96,10 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
     The revision is read before the rows: what commits in between is sent again next time.
     """
     found = Experiment.objects.filter(pk=experiment_pk, deleted_at=None)
-    now = found.values_list("revision", "owner_id", "group_id").first()
-    if now is None:
+    now, shared = present(experiment_pk), found.values_list("owner_id", "group_id").first()
+    if now is None or shared is None:
         return None
-    revision, shared = now[0], now[1:]
+    revision = now.revision
     changed = Trial.objects.filter(experiment=experiment_pk, revision__gt=since).order_by("revision", "pk")
     trials = list(with_details(changed)[: MOST_TRIALS + 1])
     complete = len(trials) <= MOST_TRIALS
@@ -106,11 +112,11 @@ def experiment_frame(experiment_pk: int, since: int) -> Frame | None:
 
 def log_frame(experiment_pk: int, since: int) -> Frame | None:
     """The lines of an experiment's log that were written after ``since``; None where the experiment is gone."""
-    now = Experiment.objects.filter(pk=experiment_pk, deleted_at=None).values_list(
-        "revision", "owner_id", "group_id").first()
-    if now is None:
+    found = Experiment.objects.filter(pk=experiment_pk, deleted_at=None)
+    now, shared = present(experiment_pk), found.values_list("owner_id", "group_id").first()
+    if now is None or shared is None:
         return None
-    revision, shared = now[0], now[1:]
+    revision = now.revision
     newer = LogLine.objects.filter(experiment=experiment_pk, revision__gt=since, revision__lte=revision)
     lines = list(newer.order_by("number")[: MOST_LOG_LINES + 1])
     complete = len(lines) <= MOST_LOG_LINES
@@ -119,16 +125,22 @@ def log_frame(experiment_pk: int, since: int) -> Frame | None:
 
 
 def trial_frame(trial_pk: int, since: int) -> Frame | None:
-    """One trial as it is now, and its metrics, output and events after ``since``; None where it is gone."""
-    trial = with_details(Trial.objects.filter(pk=trial_pk, experiment__deleted_at=None)).first()
-    if trial is None:
+    """One trial as it is now, and its metrics, output and events after ``since``; None where it is gone.
+
+    The revision is read before the rows, as in ``experiment_frame``.
+    """
+    found = Trial.objects.filter(pk=trial_pk, experiment__deleted_at=None)
+    of = found.values_list("experiment_id", "experiment__owner_id", "experiment__group_id").first()
+    seen, trial = of and present(of[0]), with_details(found).first()
+    if of is None or seen is None or trial is None:
         return None
-    revision, *shared = Experiment.objects.values_list("revision", "owner_id", "group_id").get(pk=trial.experiment_id)
-    newer = {"attempt__trial": trial_pk, "revision__gt": since, "revision__lte": revision}
+    newer = {"attempt__trial": trial_pk, "revision__gt": since, "revision__lte": seen.upto}
     metrics = Metric.objects.filter(**newer).select_related("attempt").order_by("attempt", "n")[: MOST_METRICS + 1]
     documents = MetricSerializer(metrics, many=True).data
-    output = _output_since(newer)
+    output, output_revision = _output_since(newer)
     complete = len(documents) <= MOST_METRICS and output is not None
+    # output alone is no change of the trial, nor of the experiment
+    revision = max(seen.revision, output_revision, min(since, seen.upto))
     events = TrialEvent.objects.filter(trial=trial_pk).select_related("actor").order_by("pk")[:MOST_METRICS]
     files = TrialFile.objects.filter(attempt__trial=trial_pk).select_related("attempt").order_by(
         "attempt__number", "name")[:MOST_METRICS]
@@ -139,7 +151,7 @@ def trial_frame(trial_pk: int, since: int) -> Frame | None:
             "metrics": documents if complete else [], "output": output if complete else [], "complete": complete,
             "events": TrialEventSerializer(events, many=True).data, "reading": _last_reading(trial_pk),
             "files": TrialFileSerializer(files, many=True).data, "next": _next_trial(trial), "trouble": trouble(),
-            SHARED_WITH: tuple(shared)}
+            SHARED_WITH: of[1:]}
 
 
 def _next_trial(trial: Trial) -> str | None:
@@ -176,21 +188,23 @@ def state_of_clusters() -> int:
     return hash((tuple(clusters), tuple(machines)))
 
 
-def _output_since(newer: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Pieces of output in order; None where there are too many, or they are in the storage of files.
+def _output_since(newer: dict[str, Any]) -> tuple[list[dict[str, Any]] | None, int]:
+    """Pieces of output in order, and the highest of their revisions, 0 where there are none. None and 0 where there are
+    too many, or they are in the storage of files.
 
     As bytes, in base64: a character may begin in one piece and end in the next.
     """
-    pieces, size = [], 0
+    pieces, size, highest = [], 0, 0
     rows = TrialOutput.objects.filter(**newer).order_by("attempt__number", "stream", "offset").values_list(
-        "attempt__number", "stream", "offset", "data", "skipped", "storage_path")
-    for attempt, stream, offset, data, skipped, path in rows.iterator(8):
+        "attempt__number", "stream", "offset", "data", "skipped", "storage_path", "revision")
+    for attempt, stream, offset, data, skipped, path, revision in rows.iterator(8):
         size += len(data)
         if path is not None or size > MOST_OUTPUT:
-            return None
+            return None, 0
+        highest = max(highest, revision)
         pieces.append({"attempt": attempt, "stream": stream, "offset": offset, "skipped": skipped,
                        "base64": b64encode(data).decode("ascii")})
-    return pieces
+    return pieces, highest
 
 
 def list_frame(user: User, experiment_pks: Iterable[int], shown: Collection[str]) -> Frame:
@@ -211,6 +225,7 @@ def changed_since(user: User, shown: Mapping[str, int]) -> tuple[set[int], set[s
     """Of what a page shows (revisions by id): primary keys of what is at another revision, and ids of what is not there
     for this person, whether it was deleted, is hidden from them, or never was.
     """
-    found = list(visible_experiments(user).filter(public_id__in=list(shown)).values_list("pk", "public_id", "revision"))
-    changed = {pk for pk, public_id, revision in found if revision != shown[public_id]}
-    return changed, shown.keys() - {public_id for _, public_id, _ in found}
+    visible = visible_experiments(user).filter(public_id__in=list(shown))
+    revisions, found = present_revisions(visible), list(visible.values_list("pk", "public_id"))
+    changed = {pk for pk, public_id in found if revisions.get(pk) != shown[public_id]}
+    return changed, shown.keys() - {public_id for _, public_id in found}

@@ -274,7 +274,7 @@ def _revisions(wanted: list[int] | None) -> dict[int, int]:
     if wanted is not None:
         return frames.revisions_of(wanted)
     newest = Experiment.objects.filter(deleted_at=None).order_by("-created_at")
-    return dict(newest.values_list("pk", "revision")[:2000])
+    return frames.present_revisions(newest[:2000])
 
 
 def _database_moved() -> bool:

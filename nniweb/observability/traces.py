@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 from trainingservice import tracing
 
@@ -28,7 +29,10 @@ def start_if_wanted() -> None:
 
     exporter = exporter_of_environment()
     if exporter is not None:
-        _export = TraceExport(settings.INSTALLATION_ID, exporter)
+        try:
+            _export = TraceExport(settings.INSTALLATION_ID, exporter)
+        except ValueError as error:  # of OpenTelemetry: limits and sizes that do not go together
+            raise ImproperlyConfigured(f"Traces cannot be recorded as the OTEL_* variables say: {error}") from error
         tracing.record_with(_export)
         atexit.register(_export.close)
 

@@ -15,7 +15,7 @@ from nniweb import __version__
 from nniweb.backups import database
 from nniweb.database.outage_logs import first_line, is_database_away
 from nniweb.experiments.sql.later_indexes import build_missing_indexes, missing_indexes
-from nniweb.experiments.sql.schema_version import is_of_this_version, note_this_version
+from nniweb.experiments.sql.schema_version import is_of_this_version, missing_migrations, note_this_version
 from nniweb.storage.data_folder import ServerLock, read_address_file
 from nniweb.storage.own_files import COMMAND
 from nniweb.upgrades import backup_before
@@ -49,7 +49,8 @@ def _make_changes(say: Callable[[str], None], *, is_server: bool, verbosity: int
     if not is_server and database.member_name() == database.SQLITE:
         _no_server_may_run()
     try:
-        backup = backup_before.make(timezone.now(), say)
+        # where one migration has come in place of others that were all made, only that is noted
+        backup = backup_before.make(timezone.now(), say) if missing_migrations() else None
     except backup_before.NoBackup as error:
         raise CannotUpgrade(str(error)) from None
     if backup is not None:

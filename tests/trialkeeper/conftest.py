@@ -13,7 +13,7 @@ from tests.fakes.scripted_keeper_server import ScriptedKeeperServer
 from tests.trialkeeper.agent_process import AgentProcess
 from tests.trialkeeper.hiding_process import lives
 from tests.trialkeeper.keeper_run import KeeperRun
-from trialkeeper import contract, machine
+from trialkeeper import contract, control_group, machine, trials_group
 
 
 @pytest.fixture
@@ -73,3 +73,15 @@ def clean_hider(keeper: KeeperRun) -> Iterator[None]:
     path = keeper.folder / contract.CODE_FOLDER / "hider.pid"
     if path.exists() and lives(int(path.read_text())):
         os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+@pytest.fixture
+def kernel_limits() -> None:
+    """Skips where this machine's kernel cannot limit groups for this user."""
+    if reason := control_group.why_not():
+        pytest.skip(f"no control groups can be made here: {reason}")
+    trials_group.prepare_trials_group()
+    used = control_group.folder_of_trials() != control_group.own_folder()
+    control_group.use_folder(None)
+    if not used:
+        pytest.skip("the kernel limits no memory of control groups here")

@@ -141,7 +141,7 @@ def test_a_short_trial_makes_no_group(keeper, server) -> None:
 
 
 def test_all_of_many_processes_are_held(groups, keeper, server) -> None:
-    keeper.start("for i in $(seq 40); do sleep 60 & done; wait", limits={"grace_period": 0.2})
+    keeper.start("for i in $(seq 40); do sleep 60 & done; wait", limits={"grace_period": 20.0})
     group = group_of(keeper)
     wait_until(lambda: len(group.members()) == 41, what="41 processes in the group")
     keeper.processes[0].send_signal(signal.SIGTERM)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
-from trialkeeper import contract, control_group, trials_group
+from trialkeeper import contract, trials_group
 from trialkeeper.group_limits import Limits, limit_group
 from trialkeeper.machine_share import memory_for_trials, usable_cpus, usable_memory
 from trialkeeper.memory_watch import MemoryWatch
@@ -165,18 +165,6 @@ def test_what_a_container_lets_this_machine_have_is_what_it_has(tmp_path: Path) 
     assert usable_memory(str(inner)) == 300 * _MB
     assert usable_cpus(str(inner)) == 0.5
     assert usable_cpus(None) >= 1
-
-
-@pytest.fixture
-def kernel_limits() -> None:
-    """Skips where this machine's kernel cannot limit groups for this user."""
-    if reason := control_group.why_not():
-        pytest.skip(f"no control groups can be made here: {reason}")
-    trials_group.prepare_trials_group()
-    used = control_group.folder_of_trials() != control_group.own_folder()
-    control_group.use_folder(None)
-    if not used:
-        pytest.skip("the kernel limits no memory of control groups here")
 
 
 def test_the_kernel_ends_a_trial_that_takes_more_than_its_memory(kernel_limits, agents, attempt, server) -> None:

@@ -318,7 +318,8 @@ PLAIN = {
     "command": {"command": f"{sys.executable} trial.py; true"},
     "variable": {"environment": {"BASH_ENV": "/dev/null"}},
     "import": {"warm": ["no_such_module_here"]}, "reads, and needs it": {"warm": ["needs"]},
-    "files": {"warm": ["opens"]}, "threads": {"warm": ["threads"]}, "reads": {"warm": ["reads"]},
+    "files": {"warm": ["opens"]}, "files, in a folder of its own": {"warm": ["makes_folder"]},
+    "threads": {"warm": ["threads"]}, "reads": {"warm": ["reads"]},
     "failed": {"warm": ["dies"]},
     "shadowed": {"warm": ["plistlib"]},
 }
@@ -329,6 +330,7 @@ def test_where_a_parent_cannot_serve_trials_are_started_plainly(attempts, cause,
     library = tmp_path / "library"
     library.mkdir()
     (library / "opens.py").write_text("FILE = open(__file__)\n")
+    (library / "makes_folder.py").write_text("import tempfile\nFOLDER = tempfile.TemporaryDirectory()\n")
     (library / "threads.py").write_text("import threading, time\n"
                                         "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n")
     (library / "reads.py").write_text("import os\nFOLDER = os.environ.get('NNI_OUTPUT_DIR', '.')\n")
@@ -348,6 +350,16 @@ def test_where_a_parent_cannot_serve_trials_are_started_plainly(attempts, cause,
         assert (start["warm"], start["cause"]) == (False, cause), start
         assert start["detail"] or cause == "command", start
         assert start["cause"] in contract.PLAIN_START_CAUSES
+
+
+def test_a_module_that_removes_its_temporary_folder_again_is_imported(attempts, tmp_path):
+    (tmp_path / "libraries").mkdir()
+    (tmp_path / "libraries" / "tries_folders.py").write_text(
+        "from tempfile import TemporaryDirectory, mkdtemp\nwith TemporaryDirectory() as folder:\n    NAME = folder\n")
+    attempts.write("import os, tempfile, tries_folders\nfolder = tries_folders.mkdtemp()\nos.rmdir(folder)\n"
+                   "print(tries_folders.NAME != folder, tempfile.mkdtemp.__module__)")
+    attempts.fields = {"environment": {"PYTHONPATH": str(tmp_path / "libraries")}}
+    assert stdout(attempts.until_warm(warm=["tries_folders"])) == "True tempfile\n"
 
 
 def test_without_an_agent_trials_are_started_plainly(lone_keeper):

@@ -12,8 +12,10 @@ from trainingservice.reasons import Reason
 from trainingservice.refused_values import matching
 from trialkeeper import contract
 
-#: An image's name: registry, path, tag, digest. Neither an option nor another kind of source than a registry.
-_IMAGE = r"[A-Za-z0-9][A-Za-z0-9._/:@-]*"
+#: An image's name: registry, path, tag, digest. Neither an option nor another kind of source than a registry: podman
+#: would read folders and archives of the machine as the user of the trials.
+_IMAGE = (r"(?!(?:containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive|ostree|sif|tarball):)"
+          r"[A-Za-z0-9](?:[A-Za-z0-9._:@-]|/(?!/))*")
 
 Image = Annotated[str, Field(max_length=512), matching(
     _IMAGE, "the name of an image, such as docker.io/pytorch/pytorch:2.4.0 or localhost/train:1")]

@@ -115,14 +115,14 @@ def _reader() -> bytes:
     return files("trialkeeper").joinpath("folder_reader.py").read_bytes()
 
 
-#: What a Python runs (``python3 -I -c``): the reader comes first in its input, the request behind it. So no shell
+#: What a Python runs (``python3 -I -S -c``): the reader comes first in its input, the request behind it. So no shell
 #: between here and there has to carry a long text.
 PYTHON_CODE = f"import sys; exec(sys.stdin.buffer.read({len(_reader())}))"
 
 
 def python_command(python: str) -> str:
     """The line for ``sh`` that runs it with this Python."""
-    return f"exec {shlex.quote(python)} -I -c {shlex.quote(PYTHON_CODE)}"
+    return f"exec {shlex.quote(python)} -I -S -c {shlex.quote(PYTHON_CODE)}"
 
 
 def _error(name: str, number: int | None, text: str) -> TrainingServiceError:

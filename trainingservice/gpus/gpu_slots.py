@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -257,6 +257,20 @@ class GpuBooking:
                    or any(index in held and is_alone(held) for held in others) for index in self.gpu_indices)
 
 
+    def held(self) -> HeldGpus:
+        """What others see of it."""
+        return HeldGpus(self.gpu_indices, self.alone, self.memory, self.share)
+
+
+def taken_among(nodes: Sequence[GpuBooking], held_on: Callable[[str], Iterable[tuple[int, ...]]]) -> bool:
+    """Whether one of the nodes has no room, also beside those before it: several of them may be on one machine.
+    ``held_on``: what other jobs hold on the machine of this identity.
+    """
+    return any(node.is_taken([*held_on(node.machine_identity), *(
+        before.held() for before in nodes[:place] if before.machine_identity == node.machine_identity)])
+        for place, node in enumerate(nodes))
+
+
 def _is_taken_by_memory(holders: Sequence[tuple[int, ...]], needed: int, room: int, most: int) -> bool:
     return len(holders) >= most or any(is_alone(held) or not memory_held(held) for held in holders) \
         or sum(map(memory_held, holders)) + needed > room
@@ -311,9 +325,9 @@ class MemoryGpuBook:
 
     def book_nodes(self, job_name: str, nodes: Sequence[GpuBooking]) -> bool:
         with self._lock:
-            for node in nodes:
-                if node.is_taken(held for job, held in self._on(node.machine_identity).items() if job != job_name):
-                    return False
+            if taken_among(nodes, lambda identity: [held for job, held in self._on(identity).items()
+                                                    if job != job_name]):
+                return False
             self._held[job_name] = tuple(nodes)
             return True
 

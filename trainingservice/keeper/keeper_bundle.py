@@ -12,6 +12,7 @@ version passes over what it cannot use and compiles the source.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import hashlib
@@ -20,6 +21,8 @@ import inspect
 import io
 import marshal
 import os
+import py_compile
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -131,18 +134,36 @@ def _compiled(package: Traversable, name: str, source: bytes, shown_name: str) -
 
 
 def _code_of(package: Traversable, name: str, source: bytes) -> CodeType:
-    """From Python's own store of compiled code where it is there, a tenth of the work."""
+    """From Python's own store of compiled code, a tenth of the work. What is not there yet is put there, as an import
+    would: no server imports all that a keeper has, and each would compile the rest again.
+    """
     if isinstance(package, Path):
-        try:
-            kept = Path(importlib.util.cache_from_source(str(package / name), optimization="")).read_bytes()
-            about = (package / name).stat()
-        except (OSError, NotImplementedError):
-            kept = b""
-        if kept and kept[:16] == importlib.util.MAGIC_NUMBER + b"\0\0\0\0" + _word(int(about.st_mtime)) + _word(
-                about.st_size):
-            code: CodeType = marshal.loads(memoryview(kept)[16:])
+        code = _kept_code(package / name)
+        if code is None and not sys.dont_write_bytecode:
+            with contextlib.suppress(OSError, NotImplementedError, py_compile.PyCompileError):
+                py_compile.compile(
+                    str(package / name), cfile=importlib.util.cache_from_source(str(package / name), optimization=""),
+                    doraise=True, optimize=0, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+                code = _kept_code(package / name)
+        if code is not None:
             return code
     return compile(source, name, "exec", dont_inherit=True, optimize=0)
+
+
+def _kept_code(path: Path) -> CodeType | None:
+    """What Python has kept of this source; None where that is nothing, of another source, or damaged."""
+    try:
+        kept = Path(importlib.util.cache_from_source(str(path), optimization="")).read_bytes()
+        about = path.stat()
+    except (OSError, NotImplementedError):
+        return None
+    if kept[:16] != importlib.util.MAGIC_NUMBER + b"\0\0\0\0" + _word(int(about.st_mtime)) + _word(about.st_size):
+        return None
+    try:
+        code = marshal.loads(memoryview(kept)[16:])
+    except (EOFError, ValueError, TypeError):  # a power cut
+        return None
+    return code if isinstance(code, CodeType) else None
 
 
 def _word(number: int) -> bytes:
@@ -168,18 +189,23 @@ def _lines_of(code: CodeType) -> bytes:
     table, before = bytearray(), code.co_firstlineno
     for start, end, line in code.co_lines():
         left = (end - start) // 2  # instructions have two bytes
-        while left > 0:
-            length = min(left, 8)
-            left -= length
-            if line is None:
-                table.append(0x80 | 15 << 3 | length - 1)
-                continue
-            table.append(0x80 | 13 << 3 | length - 1)
-            table += _signed(line - before)
+        if not left:
+            continue
+        if line is None:
+            head, change, none = 0x80 | 15 << 3, b"", b""
+        else:
+            head, change, none = 0x80 | 13 << 3, _signed(line - before), b"\0"
             before = line
+        while left > 8:
+            table.append(head | 7)
+            table += change
+            change, left = none, left - 8
+        table.append(head | left - 1)
+        table += change
     return bytes(table)
 
 
+@functools.cache
 def _signed(number: int) -> bytes:
     """Six bits in each byte, the lowest first; the lowest bit of all is the sign."""
     rest, digits = abs(number) << 1 | (number < 0), bytearray()

@@ -135,8 +135,9 @@ class AgentProcess:
             return self._user_folder.user.start(
                 agent_command(sys.executable, self._user_folder.make_ready(bundle)), stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=log)
-        # -I: neither the server's PYTHON* variables nor its folder change what the agent runs
-        return subprocess.Popen([sys.executable, "-I", str(bundle), "agent"], stdin=subprocess.PIPE,
+        # -I: neither the server's PYTHON* variables nor its folder change what the agent runs; -S: nor do installed
+        # packages, of which some run code at each start of Python
+        return subprocess.Popen([sys.executable, "-I", "-S", str(bundle), "agent"], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=log, cwd=self._folder, env=allowed_environment(),
                                 start_new_session=True)
 

@@ -46,7 +46,7 @@ umask 077
 mkdir -p -- "${1%/*}" && cat > "$1.$$.new" && mv -f -- "$1.$$.new" "$1"
 """
 #: The server's own Python where the user may use it, else the machine's.
-_READ = 'if [ -x "$1" ]; then exec "$1" -I -c "$2"; fi; exec python3 -I -c "$2"'
+_READ = 'if [ -x "$1" ]; then exec "$1" -I -S -c "$2"; fi; exec python3 -I -S -c "$2"'
 
 
 def is_root() -> bool:
@@ -210,7 +210,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 #: What runs the keeper: the server's own Python where the user may use it, else the machine's.
-_PYTHON = 'if [ -x "$1" ]; then exec "$1" -I "$2" agent; fi; exec python3 -I "$2" agent'
+_PYTHON = 'if [ -x "$1" ]; then exec "$1" -I -S "$2" agent; fi; exec python3 -I -S "$2" agent'
 
 
 def agent_command(python: str, bundle: Path) -> list[str]:

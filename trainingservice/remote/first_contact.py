@@ -96,7 +96,7 @@ login_shell=/bin/sh
 of_login=$("$login_shell" -lc 'command -v python3' </dev/null 2>/dev/null | tail -n 1)
 for candidate in @FIRST@ "$of_login" @OTHERS@; do
     [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
-    "$candidate" -I -c @LOOK@ @FOLDER@ @KEEPER@ @MARK@ </dev/null && exit 0
+    "$candidate" -I -S -c @LOOK@ @FOLDER@ @KEEPER@ @MARK@ </dev/null && exit 0
 done
 exit 4
 """
@@ -251,7 +251,7 @@ def start_agent(connection: Connection, facts: MachineFacts, keeper_path: str, *
     It is started by a login shell, so that trials see what the user's profile sets.
     """
     log = posixpath.join(facts.folder, "agent.log")
-    become_agent = (f"exec {shlex.quote(facts.python)} -I {shlex.quote(keeper_path)} agent 2>>{shlex.quote(log)}")
+    become_agent = f"exec {shlex.quote(facts.python)} -I -S {shlex.quote(keeper_path)} agent 2>>{shlex.quote(log)}"
     command = (f"if [ -x /bin/bash ]; then exec /bin/bash -lc {shlex.quote(become_agent)}; "
                f"else exec /bin/sh -lc {shlex.quote(become_agent)}; fi")
     channel = connection.channel(HELLO_TIMEOUT)

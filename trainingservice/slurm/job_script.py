@@ -30,7 +30,7 @@ _PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(16, 7, -1)), "/us
 _FIND_PYTHON = f"""
 for nniweb_python in @FIRST@ {' '.join(_PYTHONS)}; do
     if command -v "$nniweb_python" >/dev/null 2>&1 &&
-        "$nniweb_python" -I -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null; then break; fi
+        "$nniweb_python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null; then break; fi
     nniweb_python=
 done
 if [ -z "$nniweb_python" ]; then
@@ -128,7 +128,7 @@ def job_script(options: SlurmTrialOptions, keeper: str, folder: str, variables: 
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     return ("#!/bin/sh\n" + lines_of_options(options) + _CLAIM.replace("@FOLDER@", shlex.quote(folder)) + _RUN_AGAIN
             + prepared(options) + exports + _place_until(variables, program_folder)
-            + f'exec "$nniweb_python" -I {shlex.quote(keeper)} {_verb(options, program_folder)}\n')
+            + f'exec "$nniweb_python" -I -S {shlex.quote(keeper)} {_verb(options, program_folder)}\n')
 
 
 def _place_until(variables: Mapping[str, str], program_folder: str | None) -> str:

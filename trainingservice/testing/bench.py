@@ -20,7 +20,7 @@ from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.gpus.gpu_slots import MemoryGpuBook
 from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.testing.keeper_server import KeeperServer
-from trainingservice.testing.processes import end_processes, processes_of
+from trainingservice.testing.processes import end_processes, processes_of, since_boot
 from trainingservice.trial_job import (
     HyperParameters,
     JobApplicationForm,
@@ -80,6 +80,7 @@ class Bench:
         #: Where trials leave marks of what they did, outside their code.
         self.witness = folder / "witness"
         self.witness.mkdir()
+        self._began = since_boot()
         self._services: list[tuple[TrainingService, threading.Thread]] = []
         self._forms: list[JobApplicationForm] = []
         self._changed = threading.Condition()
@@ -190,7 +191,7 @@ class Bench:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NNI_")}
         environment |= {contract.ENV_URLS: ",".join(form.keeper.urls), contract.ENV_TOKEN: form.keeper.token,
                         contract.ENV_JOB: form.job_name, contract.ENV_FOLDER: str(folder)}
-        return subprocess.Popen([sys.executable, str(keeper.path), "run"], env=environment, cwd=folder,
+        return subprocess.Popen([sys.executable, "-S", str(keeper.path), "run"], env=environment, cwd=folder,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     # --- waiting ---------------------------------------------------------------------------
@@ -266,11 +267,11 @@ class Bench:
 
     def processes(self) -> list[str]:
         """What of this bench still runs on this machine."""
-        return [f"{process.pid} {process.command[:200]}" for process in processes_of(self._marks())]
+        return [f"{process.pid} {process.command[:200]}" for process in processes_of(self._marks(), self._began)]
 
     def trial_processes(self, form: JobApplicationForm) -> list[str]:
         """The processes that run on behalf of one trial on this machine (its keeper may not be among them)."""
-        return [f"{process.pid} {process.command[:200]}" for process in processes_of([form.job_name])]
+        return [f"{process.pid} {process.command[:200]}" for process in processes_of([form.job_name], self._began)]
 
     def _marks(self) -> list[str]:
         return [str(self.folder), str(self.platform.folder), *(form.job_name for form in self._forms)]
@@ -296,7 +297,7 @@ class Bench:
             if self.platform.runs_here:
                 self.wait_if_it_comes(lambda: not self.processes(), END_PATIENCE)
         finally:
-            left = processes_of(self._marks()) if self.platform.runs_here else []
+            left = processes_of(self._marks(), self._began) if self.platform.runs_here else []
             end_processes(left)
         assert not left, f"these processes were left behind: {left}"
 

@@ -6,11 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from trialkeeper.whole_number import whole_number
+
+#: The place of a process's beginning, in ticks since the boot, behind its name in /proc/PID/stat.
+_START_TIME = 19
 
 
 @dataclass(frozen=True)
@@ -19,14 +23,20 @@ class RunningProcess:
     command: str
 
 
-def processes_of(marks: Iterable[str]) -> list[RunningProcess]:
+def since_boot() -> float:
+    """Seconds since this machine was started, on the clock by which it notes when processes begin."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else 0.0
+
+
+def processes_of(marks: Iterable[str], since: float = 0.0) -> list[RunningProcess]:
     """Living processes (zombies are not) with one of ``marks`` in command line, environment or working directory.
 
-    This process and those above it are left out. Where there is no /proc, ``ps`` is asked.
+    This process and those above it are left out. Where there is no /proc, ``ps`` is asked. ``since``: processes that
+    began before (``since_boot``) are not looked at, where that is known: there are hundreds, and few are younger.
     """
     wanted = [mark.encode() for mark in marks]
     above = _own_ancestors()
-    candidates = _from_proc() if Path("/proc/self/environ").exists() else _from_ps()
+    candidates = _from_proc(since) if Path("/proc/self/environ").exists() else _from_ps()
     return [RunningProcess(pid, command.replace(b"\0", b" ").decode(errors="replace").strip())
             for pid, command, rest in candidates
             if pid not in above and any(mark in command or mark in rest for mark in wanted)]
@@ -43,22 +53,29 @@ def end_processes(processes: Iterable[RunningProcess]) -> None:
 
 def is_alive(pid: int) -> bool:
     """Whether a process of this number runs (a zombie does not)."""
-    return any(found == pid for found, _, _ in (_from_proc() if Path("/proc/self/environ").exists() else _from_ps()))
+    return any(found == pid for found, _, _ in (_from_proc(0.0) if Path("/proc/self/environ").exists() else _from_ps()))
 
 
-def _from_proc() -> Iterable[tuple[int, bytes, bytes]]:
-    for folder in Path("/proc").iterdir():
-        if whole_number(folder.name) is None:
+def _from_proc(since: float) -> Iterable[tuple[int, bytes, bytes]]:
+    first_tick = int(since * os.sysconf("SC_CLK_TCK"))
+    for name in os.listdir("/proc"):
+        if whole_number(name) is None:
             continue
         try:
-            stat = (folder / "stat").read_bytes()
-            if stat[stat.rindex(b")") + 2:][:1] in b"ZX":
+            stat = _content(name, "stat")
+            fields = stat[stat.rindex(b")") + 2:].split()
+            if fields[0] in (b"Z", b"X") or int(fields[_START_TIME]) < first_tick:
                 continue
-            command = (folder / "cmdline").read_bytes()
-            rest = (folder / "environ").read_bytes() + b"\0" + os.fsencode(os.readlink(folder / "cwd"))
+            command = _content(name, "cmdline")
+            rest = _content(name, "environ") + b"\0" + os.fsencode(os.readlink(f"/proc/{name}/cwd"))
         except OSError:  # it has ended, or it is somebody else's
             continue
-        yield int(folder.name), command, rest
+        yield int(name), command, rest
+
+
+def _content(pid: str, file: str) -> bytes:
+    with open(f"/proc/{pid}/{file}", "rb", buffering=0) as stream:
+        return stream.readall()
 
 
 def _from_ps() -> Iterable[tuple[int, bytes, bytes]]:

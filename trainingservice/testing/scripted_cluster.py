@@ -262,7 +262,7 @@ class ScriptedCluster:
             environment[contract.ENV_CA] = access["ca_file"]
         keeper = build_keeper(self.folder / "keepers")
         with (run / "keeper.out").open("ab") as out:
-            process = subprocess.Popen([sys.executable, "-I", str(keeper.path), "run"], env=environment, cwd=run,
+            process = subprocess.Popen([sys.executable, "-I", "-S", str(keeper.path), "run"], env=environment, cwd=run,
                                        stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
         start_time = machine.process_start_time(process.pid) or ""
 

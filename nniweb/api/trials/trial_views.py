@@ -34,6 +34,7 @@ from nniweb.experiments.access.visibility import visible_trials
 from nniweb.experiments.actions import freezing, intents
 from nniweb.experiments.actions.given_variants import kept_variant
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialEvent, TrialParameters
+from nniweb.experiments.queries.present_revisions import certain_upto
 from nniweb.http.error_form import ErrorsSerializer
 from nniweb.http.fields import CommaListField, Query, RevisionField
 from nniweb.http.permissions import signed_in_user
@@ -221,11 +222,14 @@ class TrialMetricsView(generics.ListAPIView[Metric]):
 
     def get_queryset(self) -> QuerySet[Metric]:
         wanted = MetricQuery.of(self.request)
-        metrics = Metric.objects.filter(attempt__trial=trial_of(self.request, self.kwargs["trial_id"]))
+        trial = trial_of(self.request, self.kwargs["trial_id"])
+        metrics = Metric.objects.filter(attempt__trial=trial)
         if kinds := wanted.get("kind"):
             metrics = metrics.filter(kind__in=kinds)
         if "since_revision" in wanted:
             metrics = metrics.filter(revision__gt=wanted["since_revision"])
+            if (upto := certain_upto(trial.experiment_id)) is not None:
+                metrics = metrics.filter(revision__lte=upto)
         return metrics.select_related("attempt").only(
             "attempt__number", "attempt__first_sequence", "n", "kind", "sequence", "value", "number", "parameter_id",
             "recorded_at", "revision").order_by("attempt__number", "n")

@@ -27,7 +27,6 @@ from nniweb.experiments.memory.predictor import Prediction
 from nniweb.experiments.models import (
     Attempt,
     Checkpoint,
-    Experiment,
     Metric,
     Trial,
     TrialEvent,
@@ -38,6 +37,7 @@ from nniweb.experiments.models import (
 from nniweb.experiments.models.experiment_cluster import options_on
 from nniweb.experiments.output.pieces import stream_end
 from nniweb.experiments.output.segments import OutputDamaged
+from nniweb.experiments.queries.present_revisions import present
 from nniweb.experiments.results.best_so_far import evenly
 from nniweb.experiments.results.rank import rank_of
 from nniweb.experiments.retention.policy import removed_sentences
@@ -87,7 +87,8 @@ class TrialReport:
     def __init__(self, trial: Trial, attempt: int | None = None) -> None:
         self._trial = with_details(Trial.objects.filter(pk=trial.pk)).get()
         # read before what it covers: what comes in between is sent again by the live connection
-        self.revision = Experiment.objects.values_list("revision", flat=True).get(pk=trial.experiment_id)
+        now = present(trial.experiment_id)
+        self.revision = 0 if now is None else now.revision
         self.document: dict[str, Any] = dict(TrialSerializer(self._trial, context={"now": timezone.now()}).data)
         self._experiment = trial.experiment
         #: Everything that is known of each attempt, in order.

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Window
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
 
 from nniweb.experiments.checkpoints.joined_attempts import IS_RESUMED, chains_of
 from nniweb.experiments.models import Attempt, Experiment, Metric, MetricNumber, Trial
@@ -78,7 +78,10 @@ def series_of_which(experiment: Experiment, which: Which, count: int, points: in
     """The curves of at most ``count`` trials of a kind. Two queries, as for any number of trials; one
     more where an attempt went on from a checkpoint.
     """
-    chosen = list(_of_kind(experiment, which).annotate(total=Window(Count("pk")), is_resumed=IS_RESUMED)[:count])
+    found = _of_kind(experiment, which)
+    # counted beside them: a window would have the database carry all rows of all trials through it
+    total = Subquery(found.order_by().values("experiment").annotate(total=Count("pk")).values("total"))
+    chosen = list(found.annotate(total=total, is_resumed=IS_RESUMED)[:count])
     return SeriesOfTrials(_series(chosen, points, metric), chosen[0].total if chosen else 0)
 
 

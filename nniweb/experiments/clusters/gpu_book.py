@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from nniweb.experiments.memory.gpu_demand import demand_now
 from nniweb.experiments.models import Attempt, Machine, NodeBooking
-from trainingservice.gpus.gpu_slots import GpuBooking, HeldGpus
+from trainingservice.gpus.gpu_slots import GpuBooking, HeldGpus, taken_among
 from trainingservice.machine_shares.shares import MachineShare
 from trainingservice.trial_job import GpuDemand
 
@@ -57,13 +57,11 @@ class AttemptGpuBook:
                 NodeBooking.objects.bulk_create(
                     NodeBooking(attempt=attempt, rank=rank, machine_identity=node.machine_identity,
                                 gpu_indices=list(node.gpu_indices)) for rank, node in enumerate(others, 1))
-            if any(self._is_taken(node, job_name) for node in nodes):
+            if taken_among(nodes, lambda identity: [held for name, held in self.booked(identity).items()
+                                                    if name != job_name]):
                 transaction.set_rollback(True)
                 return False
         return True
-
-    def _is_taken(self, node: GpuBooking, job_name: str) -> bool:
-        return node.is_taken(held for name, held in self.booked(node.machine_identity).items() if name != job_name)
 
     def free(self, job_name: str) -> None:
         if Attempt.objects.filter(_HOLDS_SOMETHING, job_name=job_name).exclude(

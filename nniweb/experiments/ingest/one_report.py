@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 TOKEN_GRACE = timedelta(hours=25)
 #: The code with which a trial says that its keeper was refused: it speaks now, so that is over.
 _REFUSED_FOR_ITS_VERSION = "keeper_version"
+#: Types of entries that add rows of their own and change no more than what their trial shows.
+_ADDING = frozenset({contract.METRIC, contract.OUTPUT})
 
 
 @dataclass
@@ -51,6 +53,15 @@ def authenticate(attempt: Attempt | ReportingAttempt, token_hash: str | None, no
     expired = attempt.end_received_at is not None and now - attempt.end_received_at > TOKEN_GRACE
     if token_hash is not None and (token_hash not in attempt.token_hashes or expired):
         raise RefusedReport(401, contract.ERROR_TOKEN, "This token is not valid for this trial job.")
+
+
+def only_adds(report: ReadReport, attempt: ReportingAttempt) -> bool:
+    """Whether a report brings nothing but metrics and output of an attempt that runs: others of its experiment may be
+    stored at the same time.
+    """
+    return (attempt.status == TrialJobStatus.RUNNING and attempt.has_started and attempt.stage != Attempt.Stage.ENDED
+            and attempt.reason != _REFUSED_FOR_ITS_VERSION
+            and all(entry is None or entry["type"] in _ADDING for _, entry in report.lines))
 
 
 def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRows, revisions: dict[int, int],

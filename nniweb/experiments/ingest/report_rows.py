@@ -17,6 +17,7 @@ from nniweb.experiments.ingest.row_statements import (
     FINAL,
     HEARD,
     LISTENED,
+    METRIC,
     OUTPUT,
     PROGRESS,
     RESOURCES,
@@ -32,7 +33,6 @@ from nniweb.experiments.ingest.row_statements import (
     RevisionRow,
     StartedRow,
     change_rows,
-    write_metrics,
     write_rows,
 )
 from nniweb.experiments.results.other_metrics import OtherMetrics
@@ -45,7 +45,12 @@ class Overtaken(Exception):
 
 @dataclass
 class ReportRows:
-    """Used within one transaction. Rows of one kind are written in the order in which they came."""
+    """Used within one transaction. Rows of one kind are written in the order in which they came.
+
+    ``all_are_new``: as of ``write_rows``.
+    """
+
+    all_are_new: bool = False
 
     metrics: list[MetricRow] = field(default_factory=list)
     output: list[OutputRow] = field(default_factory=list)
@@ -74,12 +79,12 @@ class ReportRows:
 
     def listened(self, attempt: ReportingAttempt, *, listened: int, stored_bytes: int, awaited: int) -> None:
         """How much its service has told the listener."""
-        self._listened.append(ListenedRow(listened, stored_bytes, awaited, attempt.pk))
+        self._listened.append(ListenedRow(attempt.pk, listened, stored_bytes, awaited))
         attempt.listened, attempt.stored_bytes, attempt.awaited_index = listened, stored_bytes, awaited
 
     def started(self, attempt_pk: int, host: str, working_directory: str) -> None:
         """Where it runs, as its keeper says."""
-        self._started.append(StartedRow(host, working_directory, attempt_pk))
+        self._started.append(StartedRow(attempt_pk, host, working_directory))
 
     def reading(self, attempt_pk: int, at: datetime, data: dict[str, Any]) -> None:
         self._resources.append(ResourcesRow(attempt_pk, connection.ops.adapt_json_value(data, None)))
@@ -94,13 +99,13 @@ class ReportRows:
         elif final is None:
             self._revisions.append(RevisionRow(trial_pk, revision))
         if final is not None:
-            self._finals.append(FinalRow(revision, final[1], to_bytes(final[0]), trial_pk))
+            self._finals.append(FinalRow(trial_pk, revision, final[1], to_bytes(final[0])))
 
     def write_trials(self) -> None:
         """Write what trials show now, before an end that looks at it."""
         change_rows(REVISION, self._revisions)
         change_rows(PROGRESS, self._progress)
-        write_rows(FINAL, self._finals)
+        change_rows(FINAL, self._finals)
         for rows in (self._revisions, self._progress, self._finals):
             rows.clear()
 
@@ -108,10 +113,10 @@ class ReportRows:
         """Write everything. Raises Overtaken."""
         if change_rows(HEARD, self._heard) != len(self._heard):
             raise Overtaken
-        write_rows(LISTENED, self._listened)
+        change_rows(LISTENED, self._listened)
         self.write_trials()
-        write_rows(STARTED, self._started)
-        write_metrics(self.metrics)
-        write_rows(OUTPUT, self.output)
+        change_rows(STARTED, self._started)
+        write_rows(METRIC, self.metrics, all_are_new=self.all_are_new)
+        write_rows(OUTPUT, self.output, all_are_new=self.all_are_new)
         change_rows(RESOURCES, self._resources)
         store_readings(self._readings)

@@ -10,16 +10,17 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
 from nniweb.database.outage_logs import first_line, takes_nothing
-from nniweb.experiments.ingest.one_report import Delivery, accept_report, authenticate
+from nniweb.experiments.ingest.one_report import Delivery, accept_report, authenticate, only_adds
 from nniweb.experiments.ingest.report_answers import Answer, busy, later_parameters, refusal
 from nniweb.experiments.ingest.report_rows import Overtaken, ReportRows
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, reporting_attempts
 from nniweb.experiments.pubsub import doorbell
-from nniweb.experiments.pubsub.revisions import next_revisions
+from nniweb.experiments.pubsub.drawn_revisions import experiments_rows
+from nniweb.experiments.pubsub.revisions import take_for_reports
 from nniweb.experiments.sql import database_health
 from nniweb.experiments.sql.idle_connections import drop_connection
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport
@@ -36,9 +37,9 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
     database itself (disk full, server gone) answers 503, and keepers keep their journals.
     """
     try:
-        with transaction.atomic():
-            answers = _store(deliveries)
+        answers = _store_new(deliveries)
         database_health.note_written()
+        experiments_rows.bring_up_to_date()
         return answers
     except DatabaseError as error:
         if takes_nothing(error):
@@ -52,6 +53,16 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
         if len(deliveries) > 1:
             return _store_halves(deliveries)
         return [busy("The same report is being stored already.")]
+
+
+def _store_new(deliveries: Sequence[Delivery]) -> list[Answer]:
+    """In one transaction; once more in another one where something is there already, which then stays as it is."""
+    try:
+        with transaction.atomic():
+            return _store(deliveries, all_are_new=True)
+    except IntegrityError:
+        with transaction.atomic():
+            return _store(deliveries)
 
 
 def _store_halves(deliveries: Sequence[Delivery]) -> list[Answer]:
@@ -97,11 +108,11 @@ def _with_lines(delivery: Delivery, lines: Any, rejected: tuple[contract.Rejecte
                     ReadReport(report.keeper, report.sent_at, tuple(lines), rejected, None), delivery.received_at)
 
 
-def _store(deliveries: Sequence[Delivery]) -> list[Answer]:
+def _store(deliveries: Sequence[Delivery], *, all_are_new: bool = False) -> list[Answer]:
     attempts = reporting_attempts({delivery.job_name for delivery in deliveries})
     phases = later_parameters([attempt.pk for attempt in attempts.values() if attempt.is_multi_phase])
     revisions = _revisions_of(deliveries, attempts)
-    rows = ReportRows()
+    rows = ReportRows(all_are_new)
     answers = []
     for delivery in deliveries:
         attempt = attempts.get(delivery.job_name)
@@ -125,7 +136,8 @@ def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Reporti
     Taken before any other row and in one order: two processes that store reports, or one and a worker, then never
     wait for each other in a circle. A report that is refused afterwards has taken a revision for nothing.
     """
-    changed = set()
+    alone: set[int] = set()
+    together: set[int] = set()
     for delivery in deliveries:
         attempt, lines = attempts.get(delivery.job_name), delivery.report.lines
         if attempt is None or delivery.report.replica:
@@ -133,8 +145,11 @@ def _revisions_of(deliveries: Sequence[Delivery], attempts: Mapping[str, Reporti
         if (lines and lines[-1][0] > attempt.accepted) or attempt.status == TrialJobStatus.UNKNOWN:
             with suppress(RefusedReport):
                 authenticate(attempt, delivery.token_hash, delivery.received_at)
-                changed.add(attempt.experiment_pk)
-    return next_revisions(sorted(changed))
+                (together if only_adds(delivery.report, attempt) else alone).add(attempt.experiment_pk)
+    revisions = take_for_reports(alone, together)
+    if connection.vendor == "postgresql":
+        experiments_rows.note({pk: revisions[pk] for pk in together - alone})
+    return revisions
 
 
 def received_now() -> datetime:

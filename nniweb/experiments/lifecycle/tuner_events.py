@@ -73,11 +73,15 @@ def reports_of(experiment: Experiment, results: QuerySet[Metric]) -> Iterator[di
 
 
 def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[dict[str, Any]]:
-    """Intermediate results and ends of trials up to a revision, trial by trial."""
-    trials = Trial.objects.filter(experiment=experiment, revision__lte=up_to_revision, intermediate_count__gt=0)
-    for pk, public_id, status in trials.order_by("sequence_id").values_list("pk", "public_id", "status").iterator():
+    """Intermediate results and ends of trials up to a revision, trial by trial.
+
+    A trial that has changed since is among them, without its end: that is told when the change is.
+    """
+    trials = Trial.objects.filter(experiment=experiment, intermediate_count__gt=0)
+    for pk, public_id, status, revision in trials.order_by("sequence_id").values_list(
+            "pk", "public_id", "status", "revision").iterator():
         for report in reports_of(experiment, Metric.objects.filter(
                 attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by("attempt", "n")):
             yield {"event": "intermediate", **report}
-        if TrialJobStatus(status).is_end:
+        if TrialJobStatus(status).is_end and revision <= up_to_revision:
             yield {"event": "trial_end", "trial": public_id, "succeeded": status == TrialJobStatus.SUCCEEDED}

@@ -5,7 +5,6 @@ from .audit import AuditEntry
 from .change import ExperimentChange, TrialNote
 from .checkpoint import Checkpoint, CheckpointChunk, CheckpointChunkUse
 from .cluster import Cluster, ClusterMetadata, Machine
-from .database_version import DatabaseVersion
 from .disk_usage import DiskUsage, FolderUsage
 from .earlier_experiment import EarlierExperiment
 from .experiment import CodeArchive, CodeVariant, Experiment, ExperimentEvent, TunerEvent
@@ -14,13 +13,13 @@ from .limits import Budget, BudgetUse, LedgerEntry, Price, Quota
 from .log_line import LogLine
 from .notification import NotificationDelivery, NotificationRule
 from .other_metric import MetricName, MetricNumber
+from .program import DatabaseVersion, Worker
 from .proposal import Proposal
 from .report import Metric, ResourceReading, TrialFile, TrialOutput
 from .session import Session, SignInAttempt
 from .settled_trials import SettledTrials
 from .tensorboard import TensorBoard, TensorBoardTicket
 from .trial import Attempt, NodeBooking, Place, ProposalKey, Trial, TrialEvent, TrialParameters
-from .worker import Worker
 
 __all__ = [
     "ApiToken", "Attempt", "AuditEntry", "Budget", "BudgetUse", "Checkpoint", "CheckpointChunk",

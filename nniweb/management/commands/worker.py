@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from nniweb.database.connection_limits import announce, warn_if_too_few
 from nniweb.observability import traces
 from nniweb.observability.worker_port import WorkerPort
 from nniweb.process.forced_exit import leave_within
@@ -20,8 +21,10 @@ class Command(BaseCommand):
     help = "Run a worker, which starts trials, watches them and asks tuners. Several workers share the clusters."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        announce()
         if why_not := too_new_or_unknown():
             raise CommandError(why_not)
+        warn_if_too_few()
         use_few_arenas()
         traces.start_if_wanted()
         supervisor = Supervisor()

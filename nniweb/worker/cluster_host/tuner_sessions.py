@@ -26,6 +26,7 @@ from nniweb.experiments.lifecycle.tuner_events import assessor_history, tuner_hi
 from nniweb.experiments.lifecycle.tuner_surroundings import surroundings_of
 from nniweb.experiments.models import Experiment
 from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.queries.present_revisions import present
 from nniweb.observability.log_ids import log_ids
 from nniweb.tuning.process.tuner_client import TunerClient, TunerExit, TunerFailed, TunerProcessDied
 from trainingservice import tracing
@@ -152,7 +153,9 @@ class TunerSessions:
         changes = sum(event["event"] == "search_space" for event in history)
         # the space it began with; later ones are part of the history
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
-        state = _Opened(full.public_id, changes, full.revision, len(history), len(history), full.tuner)
+        now = present(full.pk)
+        assessed_upto = full.revision if now is None else now.revision
+        state = _Opened(full.public_id, changes, assessed_upto, len(history), len(history), full.tuner)
         self._opened[experiment.pk] = state
         logger.info("experiment %s: its tuner, %s, is created%s", full.public_id, _name_of(full.tuner),
                     f" again from {len(history)} stored events" if history else "")
@@ -171,7 +174,7 @@ class TunerSessions:
         if full.has_several_objectives:
             spec["objective_modes"] = [objective["optimize_mode"] for objective in full.objectives]
         hears_results = full.assessor is not None or full.has_own_tuner
-        assessed = assessor_history(full, full.revision) if hears_results else iter(())
+        assessed = assessor_history(full, assessed_upto) if hears_results else iter(())
         surroundings = surroundings_of(full) if full.has_own_tuner or full.has_own_assessor else None
         future = self._client.open(full.public_id, spec, chain(history, assessed), surroundings)
 

@@ -85,15 +85,16 @@ def test_pages_rest_admin_and_nnis_interface_answer_everybody_as_the_table_says(
         clients.append(Client(raise_request_exception=False))
         if (person := world.people[role]) is not None:
             clients[-1].force_login(person)
-    compare({call: tuple(django_status(client, call, world) for client in clients) for call in of_django()})
+    compare({call: tuple(django_status(client, call, path) for client in clients)
+             for call in of_django() for path in (world.path(call.address),)})
 
 
-def django_status(client: Client, call: Call, world: World) -> str:
-    """What the call is answered with; whatever it did is undone."""
+def django_status(client: Client, call: Call, path: str) -> str:
+    """What the call to ``path`` is answered with; whatever it did is undone."""
     session = client.cookies.copy()
     kind = "application/json" if "/api/v1/" in call.address else "application/x-www-form-urlencoded"
     with transaction.atomic():
-        answer = client.generic(call.method, world.path(call.address), "{}" if "json" in kind else "", kind)
+        answer = client.generic(call.method, path, "{}" if "json" in kind else "", kind)
         transaction.set_rollback(True)
     client.cookies = session
     if answer.status_code == 302 and answer["Location"].startswith(WAYS_IN):
@@ -118,7 +119,8 @@ def test_no_address_fails_over_halves_of_characters_that_a_trial_reported(world:
     Trial.objects.filter(pk=world.attempt.trial_id).update(final_value=half, status="SUCCEEDED")
     client = Client(raise_request_exception=False)
     client.force_login(world.people["admin"])  # type: ignore[arg-type]  # there is one
-    failed = {call for call in of_django() if call.method == "GET" and int(django_status(client, call, world)) >= 500}
+    failed = {call for call in of_django() if call.method == "GET"
+              and int(django_status(client, call, world.path(call.address))) >= 500}
     assert failed == set()
     path = f"/nni/{world.attempt.trial.experiment.public_id}/api/v1/nni/metric-data"
     assert {row["parameterId"] for row in client.get(path).json() if row["sequence"] >= 100} == {"\ud800"}

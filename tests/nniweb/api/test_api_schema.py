@@ -1,5 +1,6 @@
 """The OpenAPI schema says everything, and truly."""
 
+import json
 import re
 
 import pytest
@@ -32,6 +33,13 @@ def test_every_operation_says_what_it_does_and_how_it_fails(schema) -> None:
         for method, operation in operations.items():
             assert operation.get("description"), f"{method} {path}"
             assert "default" in operation["responses"], f"{method} {path}"
+
+
+def test_the_schema_is_served_as_it_is_made_and_made_once(api, client, db, schema, monkeypatch) -> None:
+    assert api.get("/api/schema/?format=json").json() == json.loads(json.dumps(schema, default=str))
+    monkeypatch.setattr(SchemaGenerator, "parse", lambda *_: {})
+    assert api.get("/api/schema/?format=json").json()["paths"].keys() == schema["paths"].keys()
+    assert api.get("/api/schema/?format=json&version=2").json()["paths"] == {}, "nobody has asked for this one before"
 
 
 def test_the_schema_is_served_to_people_who_are_signed_in(api, client, db) -> None:

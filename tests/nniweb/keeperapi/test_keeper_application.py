@@ -114,6 +114,16 @@ def test_signs_of_life_of_several_keepers_come_in_one_request_and_each_has_its_a
     assert first.resources == {"cpu_percent": 5.0}
 
 
+def test_a_sign_of_life_that_comes_twice_in_one_request_is_taken_twice(application, make_attempt) -> None:
+    attempt = make_attempt()
+    call(application, "POST", f"trials/{attempt.job_name}/reports", document(STARTED))
+    status, _, body = call(application, "POST", f"trials/{attempt.job_name}/reports/several", several(
+        (attempt, "token", {"resources": {"cpu_percent": 5.0}}), (attempt, "token", {}), (attempt, "token", {})))
+    assert (status, [answer["status"] for answer in json.loads(body)["answers"]]) == (200, [200, 200, 200])
+    attempt.refresh_from_db()
+    assert (attempt.accepted, attempt.resources) == (1, {"cpu_percent": 5.0})
+
+
 @pytest.mark.parametrize("job_name", ["first", "nobody"])
 def test_who_reports_for_several_needs_the_token_of_the_job_in_the_address(application, make_attempt,
                                                                            job_name: str) -> None:

@@ -100,6 +100,8 @@ def test_what_switches_traces_off_sends_nothing(variables: dict[str, str], expec
                                                '"smoke"'),
     ({"OTEL_TRACES_EXPORTER": "zipkin"}, 'OTEL_TRACES_EXPORTER asks for an exporter of traces, "zipkin", that no '
                                          "installed package has."),
+    ({"OTEL_BSP_SCHEDULE_DELAY": "-5"}, "Traces cannot be recorded as the OTEL_* variables say: schedule_delay_millis"),
+    ({"OTEL_BSP_MAX_QUEUE_SIZE": "10"}, "Traces cannot be recorded as the OTEL_* variables say: max_export_batch_size"),
     ({"NNIWEB_TRACES": "perhaps"}, "NNIWEB_TRACES must be 1 or 0")])
 def test_what_cannot_be_followed_is_a_sentence(variables: dict[str, str], sentence: str, tmp_path: Path) -> None:
     done = run("import django\ndjango.setup()\nfrom nniweb.observability import traces\ntraces.start_if_wanted()",

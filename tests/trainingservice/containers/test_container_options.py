@@ -28,7 +28,15 @@ def test_an_image_is_named_as_on_other_platforms(model):
     assert "dockerImage" in DltsTrialOptions.model_json_schema()["properties"]
 
 
-@pytest.mark.parametrize("image", ["", "--privileged", "a b", "docker://x;y", "a\n", "$(id)", "x" * 513])
+@pytest.mark.parametrize("image", ["registry.example:5000/a/b:1", "docker:dind", "localhost/oci:1",
+                                   "a@sha256:" + "0" * 64, "docker.io/library/dir:latest"])
+def test_names_with_a_registry_a_tag_or_a_digest_are_taken(image):
+    assert LocalTrialOptions.model_validate({"dockerImage": image}).docker_image == image
+
+
+@pytest.mark.parametrize("image", ["", "--privileged", "a b", "docker://x;y", "a\n", "$(id)", "x" * 513, "docker://a",
+                                   "dir:/home/somebody", "dir:home/somebody", "oci-archive:/a.tar", "oci:/a",
+                                   "docker-archive:/a", "containers-storage:a", "docker-daemon:a:1", "a//b"])
 def test_what_is_no_name_of_an_image_is_refused(image):
     assert refused(LocalTrialOptions, dockerImage=image)[0] == "dockerImage"
 

@@ -128,6 +128,35 @@ def test_code_that_python_has_kept_of_an_older_source_is_not_taken(tmp_path):
     assert b"new" in archive.read("trialkeeper/__init__.pyc")
 
 
+@pytest.mark.parametrize("damage", [b"", b"cut"])
+def test_what_was_compiled_is_kept_for_the_next_process_and_compiled_anew_where_it_is_damaged(tmp_path, damage):
+    package = tmp_path / "trialkeeper"
+    (package / "nni").mkdir(parents=True)
+    for name in ("__init__.py", "nni/__init__.py", "nni/seldom.py"):
+        (package / name).write_text("which = 'ours'\n")
+    content = bundle_bytes(package, compiled=True)
+    kept = list(package.rglob("__pycache__/*.pyc"))
+    assert len(kept) == 3
+    before = [path.stat().st_ino for path in kept]
+    assert bundle_bytes(package, compiled=True) == content
+    assert [path.stat().st_ino for path in kept] == before
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:16] + damage)
+    assert bundle_bytes(package, compiled=True) == content
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(tmp_path, monkeypatch):
+    package = tmp_path / "trialkeeper"
+    package.mkdir()
+    (package / "__init__.py").write_text("which = 'ours'\n")
+    (package / "__pycache__").write_text("no folder")
+    content = bundle_bytes(package, compiled=True)
+    (package / "__pycache__").unlink()
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert bundle_bytes(package, compiled=True) == content
+    assert not (package / "__pycache__").exists()
+
+
 def test_docstrings_of_functions_are_not_compiled_and_text_that_they_use_is(tmp_path):
     package = tmp_path / "trialkeeper"
     package.mkdir()

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.bench import Bench, PlatformUnderTest, new_id
-from trainingservice.testing.processes import end_processes, is_alive, processes_of
+from trainingservice.testing.processes import end_processes, is_alive, processes_of, since_boot
 
 
 def sleeper(**options):
@@ -35,6 +36,18 @@ def test_a_process_is_found_by_its_mark(tmp_path, where):
     finally:
         process.kill()
         process.wait()
+
+
+def test_processes_that_began_before_are_left_out(tmp_path):
+    mark = new_id("m")
+    before = since_boot()
+    with sleeper(env={**os.environ, "MARK": mark}) as process:
+        try:
+            assert [found.pid for found in processes_of([mark], before)] == [process.pid]
+            is_known = Path("/proc/self/environ").exists()
+            assert [found.pid for found in processes_of([mark], since_boot() + 1)] == [process.pid] * (not is_known)
+        finally:
+            process.kill()
 
 
 def test_a_zombie_is_not_alive():

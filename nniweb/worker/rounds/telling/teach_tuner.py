@@ -14,6 +14,7 @@ from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.notifications import outbox
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.experiments.queries.present_revisions import certain_upto
 from nniweb.experiments.replicates.ends import take_ends
 from nniweb.experiments.replicates.told_variants import hashes_of, is_told
 from nniweb.experiments.results.feasibility import Judgements, judged, note_feasibility, violation_of
@@ -166,6 +167,8 @@ def _assess(work: ClusterWork, experiment: Experiment) -> bool:
     if experiment.has_own_tuner:
         changed = changed.filter(variant=None)  # it is told results of the code alone
     new = Metric.objects.filter(attempt__trial__in=changed, revision__gt=seen, kind=contract.PERIODICAL)
+    if (certain := certain_upto(experiment.pk)) is not None:
+        new = new.filter(revision__lte=certain)
     revisions = list(new.order_by("revision").values_list("revision", flat=True)[:CHUNK])
     if not revisions or experiment.pk not in work.tuners:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.files.storage import default_storage
+from django.db import connection, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from nniweb.documents.checkpoints import checkpoints_of_trial
 from nniweb.experiments.checkpoints.chunk_files import chunk_path, manifest_path
 from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, User
 from nniweb.keeperapi.application import KeeperApplication
@@ -137,3 +140,15 @@ def test_a_trial_says_which_one_it_continues_and_a_checkpoint_which_trials_went_
     assert api.get(f"/api/v1/trials/{parent.public_id}/").json()["continues"] is None
     newest = api.get(address(attempt)).json()["results"][0]
     assert (newest["resumed_attempts"], newest["resumed_trials"]) == ([2], [child.trial.public_id])
+
+
+def test_the_attempts_of_other_trials_are_not_looked_through(attempt: Attempt) -> None:
+    """On PostgreSQL with statistics as those of a million attempts."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("UPDATE pg_class SET reltuples = 1e6, relpages = 1 WHERE relname = 'experiments_attempt'")
+        plan = checkpoints_of_trial(attempt.trial_id).explain().splitlines()
+        transaction.set_rollback(True)
+    assert any("experiments_attempt" in line for line in plan)
+    assert [line for line in plan if "SCAN experiments_attempt" in line] == [], plan
+    assert max((int(rows) for rows in re.findall(r"rows=(\d+)", " ".join(plan))), default=0) < 1000, plan

@@ -4,7 +4,7 @@ import pytest
 
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
 from nniweb.experiments.models import Attempt, NodeBooking
-from trainingservice.gpus.gpu_slots import GpuBooking
+from trainingservice.gpus.gpu_slots import GpuBooking, MemoryGpuBook
 from trainingservice.machine_shares.shares import MachineShare
 
 pytestmark = pytest.mark.django_db
@@ -60,6 +60,18 @@ ROOM = MachineShare(4.0, 8 * GB)
 def share(cpus: float, memory: int) -> list[GpuBooking]:
     """Of machine m1, without GPUs."""
     return [GpuBooking("m1", (), share=MachineShare(cpus, memory), machine_room=ROOM)]
+
+
+@pytest.mark.parametrize("book", [AttemptGpuBook(), MemoryGpuBook()])
+def test_nodes_of_one_trial_on_one_machine_have_no_more_than_it_has_together(book, make_attempt) -> None:
+    job = make_attempt().job_name
+    assert not book.book_nodes(job, share(3.0, GB) * 2)
+    assert not book.book_nodes(job, share(1.0, 5 * GB) * 2)
+    assert not book.book_nodes(job, [GpuBooking("m1", (0,)), GpuBooking("m1", (1, 0))])
+    assert book.booked("m1") == {}
+    assert book.book_nodes(job, share(2.0, 4 * GB) * 2)
+    assert {name: one.share for name, one in book.booked("m1").items()} == {job: ROOM}
+    assert book.book_nodes(job, [GpuBooking("m1", (0,)), GpuBooking("m1", (1,)), GpuBooking("m2", (0,))])
 
 
 def test_cpus_and_memory_of_a_machine_are_given_once_over_all_experiments(make_attempt) -> None:

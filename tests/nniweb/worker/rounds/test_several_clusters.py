@@ -13,6 +13,7 @@ from django.utils import timezone
 from nniweb.experiments.actions import intents
 from nniweb.experiments.clusters.lease import LeaseLost
 from nniweb.experiments.models import Attempt, Cluster, Experiment, ExperimentCluster, Trial, TunerEvent
+from nniweb.worker.rounds.placing.placed_trials import LEAVE_AFTER
 from tests.nniweb.worker.conftest import Rig, report
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.reasons import Reason
@@ -35,12 +36,17 @@ class Clusters:
             ExperimentCluster.objects.create(experiment=experiment, cluster=rig.cluster, position=position, **entry)
         return experiment
 
-    def until(self, condition: Callable[[], Any], *which: int, seconds: float = 60.0) -> None:
-        """Rounds of all clusters, or of these, until the condition holds."""
+    def until(self, condition: Callable[[], Any], *which: int, seconds: float = 60.0, pause: float = 0.05) -> None:
+        """Rounds of all clusters, or of these, until the condition holds; woken by events as their own threads are."""
         deadline = time.monotonic() + seconds
+        woken = [rig.runner._wake for rig in self.rigs]
         while not condition():
             assert time.monotonic() < deadline, "; ".join(rig.state() for rig in self.rigs)
+            for wake in woken:
+                wake.clear()
             self.rounds(*which)
+            if pause and not condition():
+                any(wake.wait(pause / len(woken)) for wake in woken)
 
     def rounds(self, *which: int, count: int = 1) -> None:
         for _ in range(count):
@@ -312,6 +318,8 @@ def test_the_home_searches_on_while_its_own_platform_is_away(make_rig: Callable[
 
     clusters = Clusters([make_rig(NeverBuilt), make_rig()])
     experiment = clusters.experiment(trial_concurrency=1)
+    clusters.until(lambda: clusters.rigs[0].runner.work.unusable_since)
+    clusters.skip(LEAVE_AFTER)
     clusters.until(lambda: Attempt.objects.filter(cluster=clusters.rigs[1].cluster, stage="submitted").exists())
     assert clusters.on(experiment)[0] == []
 
@@ -332,6 +340,7 @@ def test_a_deleted_experiment_is_removed_from_all_clusters_that_it_used(clusters
     Experiment.objects.filter(pk=experiment.pk).update(deleted_at=timezone.now(), rows_removed_at=timezone.now())
     clusters.rounds(0, count=3)
     assert Experiment.objects.filter(pk=experiment.pk).exists(), "the other cluster has not done it yet"
+    clusters.skip(30)
     clusters.until(lambda: not Experiment.objects.filter(pk=experiment.pk).exists())
     assert all("clean_up_experiment" in rig.service.calls for rig in clusters.rigs)
 
@@ -341,7 +350,7 @@ def test_many_placed_trials_are_handed_over_with_as_many_questions_as_few(cluste
         experiment = clusters.experiment({"up_to": 1}, {"weight": 100.0}, trial_concurrency=count + 1,
                                          max_trial_number=count + 1)
         mine = Attempt.objects.filter(trial__experiment=experiment)
-        clusters.until(lambda: mine.count() == count + 1, 0)
+        clusters.until(lambda: mine.count() == count + 1, 0, pause=0.0)  # before the platform says anything more
         with CaptureQueriesContext(connection) as asked:
             clusters.rounds(1)
         assert mine.exclude(token_hashes=[]).count() == count + 1

@@ -1,9 +1,11 @@
-"""Worker processes: shown to people, they decide nothing."""
+"""What processes of this program write of themselves: that they work, and which version changed the database."""
 
 from django.db import models
 
 
 class Worker(models.Model):
+    """A worker process: shown to people, it decides nothing."""
+
     id = models.CharField(max_length=40, primary_key=True)
     host = models.CharField(max_length=255)
     pid = models.PositiveIntegerField()
@@ -18,3 +20,10 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+
+class DatabaseVersion(models.Model):
+    """One row for each time that a version has changed the database; the last row is of the last one."""
+
+    version = models.CharField(max_length=255)
+    at = models.DateTimeField()
