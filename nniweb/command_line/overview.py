@@ -22,6 +22,7 @@ COMMANDS = {
         "migrate": "upgrade the database to this program's version",
         "rotate-keys": "encrypt all secrets with a new key",
         "ledger": "show what trials took in each month, and check it",
+        "recount": "have the counts of ended trials added up anew, or check them",
     },
     "People": {
         "sign-in-link": "print a link that signs a person in once",

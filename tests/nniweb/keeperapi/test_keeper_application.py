@@ -364,7 +364,7 @@ def test_a_database_that_is_away_is_answered_with_503_and_the_report_is_taken_la
     path = f"trials/{attempt.job_name}/reports"
     real = reports._store
 
-    def full(deliveries):
+    def full(deliveries, **more):
         raise OperationalError("database or disk is full")
 
     monkeypatch.setattr(reports, "_store", full)

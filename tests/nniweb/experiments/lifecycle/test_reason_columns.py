@@ -181,7 +181,6 @@ WORDS_OF_OTHERS = {
     "nniweb/http/error_form.py": "those of Django REST framework, which are put into our words",
     "trainingservice/files/yaml_faults.py": "the YAML library's",
     "trainingservice/openpai/api.py": "the answers of OpenPAI",
-    "trainingservice/ray/states.py": "the answers of Ray, where it gives no kind of fault",
     "trainingservice/reasons.py": "causes of platforms without codes (tells_of)",
 }
 
