@@ -49,6 +49,8 @@ from trialkeeper import contract
 #: Seconds a question waits for the machines; those that have not answered then are heard of later.
 ANSWER_PATIENCE = 2.0
 #: The metadata key ``host_keys``: host or host:port -> fingerprint.
+#: Machine (its identity) -> job -> what it holds there.
+_Booked = Mapping[str, Mapping[str, tuple[int, ...]]]
 _HOST_KEYS = TypeAdapter(dict[Name, Fingerprint])
 
 
@@ -196,7 +198,8 @@ class RemoteTrainingService(PollingTrainingService):
         if _asks(job) and not _has_nodes(job) and self._waiting.knows(job.id) and (
                 why := self._refused.why(number or 0, demand, share)) is not None:
             raise MustWait(why)
-        views = [self._view(machine, job) for machine in self._machines.values()]
+        booked = self._booked(job)
+        views = [self._view(machine, job, booked) for machine in self._machines.values()]
         kept = self._waiting.machines_kept_from(
             job, views, {other.id for other in self.list_trial_jobs() if not other.status.is_end})
         if _has_nodes(job):
@@ -208,7 +211,7 @@ class RemoteTrainingService(PollingTrainingService):
             self._waiting.forget(job.id)
             self._absent.pop(job.id, None)
             return seen
-        held = self._booked_before(job)
+        held = self._booked_before(job, booked)
         choice = held or choose_machine(number, views, kept=kept, demand=demand, share=share)
         if isinstance(choice, Impossible):
             raise PermanentError(choice.reason)
@@ -456,7 +459,12 @@ class RemoteTrainingService(PollingTrainingService):
         self._refused.forget()
         super().room_may_be_free()
 
-    def _view(self, machine: RemoteMachine, job: TrialJobDetail) -> MachineView:
+    def _booked(self, job: TrialJobDetail) -> _Booked:
+        """What is held of all machines, where something is to be booked for the job."""
+        identities = {machine.identity for machine in self._machines.values()} - {""}
+        return self.context.gpu_book.booked_on(identities) if _asks(job) and identities else {}
+
+    def _view(self, machine: RemoteMachine, job: TrialJobDetail, booked: _Booked) -> MachineView:
         settings, look = machine.settings, machine.look
         trials = sum(place == machine.address for name, place in list(self._places.items())
                      if job_and_rank(name)[0] != job.id)
@@ -468,21 +476,19 @@ class RemoteTrainingService(PollingTrainingService):
             gpu_problem="" if gpu_look is None else gpu_look.error,
             has_gpus=look is None or look.has_nvidia_smi,
             recently_ours=() if gpu_look is None else gpu_look.ours,
-            booked=self.context.gpu_book.booked(machine.identity) if _asks(job) and machine.identity else {},
+            booked=booked.get(machine.identity, {}),
             room=room_on(machine),
             max_trials_per_gpu=settings.max_trial_number_per_gpu, use_active_gpu=settings.use_active_gpu,
             gpu_indices=settings.gpu_indices, has_mps=settings.mps.is_used)
 
-    def _booked_before(self, job: TrialJobDetail) -> Any:
+    def _booked_before(self, job: TrialJobDetail, booked: _Booked) -> Any:
         """Where an earlier object of this service has booked a place for it and may have started it; None mostly."""
         from trainingservice.remote.scheduling import Placed
 
-        if not _asks(job):
-            return None
         for machine in self._machines.values():
-            booked = self.context.gpu_book.booked(machine.identity).get(job.id) if machine.identity else None
-            if booked is not None and machine.is_connected:
-                return Placed(machine.address, tuple(booked) or None, memory_held(booked), (2 ** 62,) * len(booked))
+            held = booked.get(machine.identity, {}).get(job.id)
+            if held is not None and machine.is_connected:
+                return Placed(machine.address, tuple(held) or None, memory_held(held), (2 ** 62,) * len(held))
         return None
 
     def _held_gpus(self, identity: str) -> frozenset[int]:

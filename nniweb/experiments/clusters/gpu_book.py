@@ -2,7 +2,7 @@
 end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from django.db import transaction
 from django.db.models import Q
@@ -21,18 +21,22 @@ class AttemptGpuBook:
     """``trainingservice.gpus.gpu_slots.GpuBook`` over all clusters and experiments of the installation."""
 
     def booked(self, machine_identity: str) -> dict[str, HeldGpus]:
-        of_machine = {"machine_identity": machine_identity}
+        return self.booked_on([machine_identity])[machine_identity]
+
+    def booked_on(self, machine_identities: Collection[str]) -> dict[str, dict[str, HeldGpus]]:
+        of_machines = {"machine_identity__in": list(machine_identities)}
         fields = ("gpu_alone", "gpu_memory", "held_cpus", "held_memory")
-        rows = [*Attempt.objects.filter(_HOLDS_SOMETHING, **of_machine, stage__in=_UNFINISHED).values_list(
-                    "job_name", "gpu_indices", *fields),
-                *NodeBooking.objects.filter(**of_machine, attempt__stage__in=_UNFINISHED).values_list(
-                    "attempt__job_name", "gpu_indices", *(f"attempt__{field}" for field in fields))]
-        held: dict[str, HeldGpus] = {}
-        for job_name, indices, alone, memory, cpus, main_memory in rows:
+        rows = [*Attempt.objects.filter(_HOLDS_SOMETHING, **of_machines, stage__in=_UNFINISHED).values_list(
+                    "machine_identity", "job_name", "gpu_indices", *fields),
+                *NodeBooking.objects.filter(**of_machines, attempt__stage__in=_UNFINISHED).values_list(
+                    "machine_identity", "attempt__job_name", "gpu_indices", *(f"attempt__{field}" for field in fields))]
+        found: dict[str, dict[str, HeldGpus]] = {identity: {} for identity in machine_identities}
+        for identity, job_name, indices, alone, memory, cpus, main_memory in rows:
+            held = found[identity]
             before = held.get(job_name, HeldGpus())
             share = MachineShare(before.share.cpus + (cpus or 0.0), before.share.memory + (main_memory or 0))
             held[job_name] = HeldGpus((*before, *(indices or ())), bool(alone), memory or 0, share)
-        return held
+        return found
 
     def book(self, machine_identity: str, job_name: str, gpu_indices: tuple[int, ...], max_jobs_per_gpu: int,
              alone: bool = False) -> bool:

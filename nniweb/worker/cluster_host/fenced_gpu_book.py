@@ -1,6 +1,6 @@
 """Bookings of GPUs that only the holder of a cluster's lease can write."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from nniweb.experiments.clusters.gpu_book import AttemptGpuBook
@@ -23,6 +23,12 @@ class FencedGpuBook:
     def booked(self, machine_identity: str) -> dict[str, HeldGpus]:
         try:
             return self._book.booked(machine_identity)
+        finally:
+            give_connection_back()
+
+    def booked_on(self, machine_identities: Collection[str]) -> dict[str, dict[str, HeldGpus]]:
+        try:
+            return self._book.booked_on(machine_identities)
         finally:
             give_connection_back()
 

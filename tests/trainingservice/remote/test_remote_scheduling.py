@@ -355,3 +355,19 @@ def test_old_code_is_cleaned_and_code_in_use_stays(bench, machine, lasting):
     assert [path.name for path in folder.iterdir()] == [f"{used.code.sha256}.tar.gz"]
     go.touch()
     bench.wait_for_end(service, used)
+
+
+def test_the_book_is_asked_once_for_all_machines(bench, make_gpu_machine, monkeypatch):
+    bench.platform.machine_list = [make_gpu_machine(name, gpus=1, own_identity=True).settings()
+                                   for name in ("ada", "bob", "cyd")]
+    service = bench.open_service()
+    connected(bench, service)
+    book, start_job, asked, tried = service.context.gpu_book, service.start_job, [], []
+    booked_on = book.booked_on
+    monkeypatch.setattr(book, "booked_on", lambda machines: asked.append(sorted(machines)) or booked_on(machines))
+    monkeypatch.setattr(service, "start_job", lambda job: tried.append(job.id) or start_job(job))
+    form = bench.form("true", gpu_number=1)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert 0 < len(asked) <= len(tried)
+    assert asked == [sorted(machine.identity for machine in service.list_machines())] * len(asked)

@@ -154,3 +154,19 @@ def test_bytes_are_booked_beside_indices_over_all_experiments(make_attempt) -> N
     book.free(second.job_name)
     assert book.book("m1", whole.job_name, (0,), 1)
     assert not book.book_nodes(first.job_name, booking(1))
+
+
+def test_several_machines_are_asked_for_in_two_questions_and_each_says_the_same(
+        make_attempt, django_assert_num_queries) -> None:
+    book, memory = AttemptGpuBook(), MemoryGpuBook()
+    mine, other, third = make_attempt(), make_attempt(), make_attempt()
+    for one in (book, memory):
+        assert one.book_nodes(mine.job_name, [GpuBooking("m1", (0,)), GpuBooking("m2", (1,)), GpuBooking("m2", (2,))])
+        assert one.book_nodes(other.job_name, [GpuBooking("m2", (0,), memory=GB, room=(8 * GB,))])
+        assert one.book_nodes(third.job_name, [GpuBooking("m4", (0,))])
+    with django_assert_num_queries(2):
+        found = book.booked_on(["m1", "m2", "m3"])
+    assert found == memory.booked_on(["m1", "m2", "m3"]) == {
+        "m1": {mine.job_name: (0,)}, "m2": {mine.job_name: (1, 2), other.job_name: (0,)}, "m3": {}}
+    assert found["m2"][other.job_name].memory == GB
+    assert {name: book.booked(name) for name in found} == found
