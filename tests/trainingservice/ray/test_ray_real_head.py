@@ -47,7 +47,7 @@ nni.report_final_result(value)
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")  # of the module, it would be started before ``real_head``, which then did not start once
 def oldest_head():
     with RayHead(version=OLDEST_VERSION) as head:
         yield head
