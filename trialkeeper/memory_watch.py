@@ -24,9 +24,12 @@ class MemoryWatch:
 
     def is_over(self) -> bool:
         """Whether the trial has more than it may. Looks every LOOK_EVERY seconds."""
-        now = self._clock()
-        if self.taken is None and now >= self._next:
-            self._next = now + LOOK_EVERY
+        return self.is_over_now() if self._clock() >= self._next else self.taken is not None
+
+    def is_over_now(self) -> bool:
+        """The same; looks in any case."""
+        if self.taken is None:
+            self._next = self._clock() + LOOK_EVERY
             taken = self._bytes()
             if taken > self._most:
                 self.taken = taken

@@ -97,9 +97,10 @@ class TrialWatch:
         if self._gathering is not None and self._clock() - self._began >= self._gather_after:
             is_done = self._gathering.step()
             self._tree.group = self._gathering.group
-            if self._gathering.limits_memory:
-                self._memory = None
             if is_done:
+                # what it had taken before it was in its group does not count there: one more look
+                if self._gathering.limits_memory and self._memory is not None and not self._memory.is_over_now():
+                    self._memory = None
                 self._gathering = None
 
     def _has_too_much_memory(self) -> bool:

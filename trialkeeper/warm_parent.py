@@ -13,8 +13,9 @@ plainly. Neither needs the parent any more.
 
 Messages are JSON in packets. agent -> parent: first {modules, idle, alarm, ...}, then for each trial the
 descriptors of the keeper's connection, the request, stdout and stderr. parent -> agent: {ready, memory, modules},
-{refused: reason}, {beside: pid}, {learned: names}. To the keeper: {plain: reason} or {beside: pid, memory, modules};
-it answers "go"; then {pid}, {status} once the trial has ended, and {empty} when nothing of it is left.
+{refused: reason}, {beside: pid} or {plain: cause} for each trial, {learned: names}. To the keeper: {plain: reason} or
+{beside: pid, memory, modules}; it answers "go"; then {pid}, {status} once the trial has ended, and {empty} when nothing
+of it is left.
 """
 
 import sys
@@ -148,11 +149,13 @@ class Parent:
             name = warm_trial.shadowed_module(request, LOADED_AT_START)
             if name:
                 send(connection, {"plain": {"cause": "shadowed", "detail": name}})
+                self._tell_agent({"plain": "shadowed"})
                 return None
             try:
                 pid = os.fork()
             except OSError as error:
                 send(connection, {"plain": {"cause": "no_process", "detail": str(error)}})
+                self._tell_agent({"plain": "no_process"})
                 return None
             if pid:
                 return None

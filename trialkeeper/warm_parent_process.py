@@ -44,13 +44,26 @@ class WarmParentProcess:
         self.connection.setblocking(False)
         self.started_at = self.used_at = time.monotonic()
         self.is_ready = False
+        #: Requests of which it has not said what became of them, and since when it has said nothing of any.
+        self.unanswered, self.silent_since = 0, self.started_at
         self.memory = self.modules = 0
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether it has imported its modules, and has let a request wait for so long."""
+        return self.is_ready and self.unanswered > 0 and time.monotonic() - self.silent_since >= seconds
+
+    def answered(self) -> None:
+        """It has said what became of a request."""
+        self.unanswered, self.silent_since = max(0, self.unanswered - 1), time.monotonic()
 
     def pass_on(self, descriptors: List[int]) -> None:
         """Hand it the descriptors of a request. Raises OSError."""
         self.connection.sendmsg([b"start"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
                                              struct.pack("%di" % len(descriptors), *descriptors))],
                                 socket.MSG_NOSIGNAL)
+        if not self.unanswered:
+            self.silent_since = time.monotonic()
+        self.unanswered += 1
 
     def last_words(self) -> str:
         """The last line that it wrote."""

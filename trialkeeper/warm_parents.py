@@ -87,7 +87,8 @@ class WarmParents:
         """Now and then: end parents that import for too long, forget what has ended."""
         now = time.monotonic()
         for parent in self._all():
-            if not parent.is_ready and now - parent.started_at >= self._import_seconds:
+            if not parent.is_ready and now - parent.started_at >= self._import_seconds \
+                    or parent.is_stuck(self._import_seconds):
                 self._refuse(parent, _reason("slow", "%g s" % self._import_seconds))
                 parent.process.kill()
             if parent.process.poll() is not None:
@@ -233,8 +234,11 @@ class WarmParents:
         message = json.loads(packet)
         if "beside" in message:
             self._beside[message["beside"]] = machine.process_start_time(message["beside"])
+        if "beside" in message or "plain" in message:
+            parent.answered()
         if "ready" in message:
             parent.is_ready, parent.memory, parent.modules = True, message["memory"], message["modules"]
+            parent.silent_since = time.monotonic()
             if self._next.get(parent.key) is parent:
                 self._take_over(parent)
         if "learned" in message:

@@ -98,14 +98,15 @@ class ForkedProgram:
 class _Parent:
     """A process that has imported; one of a kind for each process that runs tests, started when it is needed first."""
 
-    def __init__(self, *, has_django: bool) -> None:
+    def __init__(self, database: str) -> None:
+        """``database``: for which Django is set up, "" where it is not."""
         self._lock = threading.Lock()
         self._ended: dict[int, int] = {}
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.end_to_end.forked_programs", str(theirs.fileno()),
-                 *["django"] * has_django], cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                 database], cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
                 start_new_session=True, env={**_without_settings(os.environ), "PYTHONUNBUFFERED": "1"})
 
     def start(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], outputs: tuple[int, int]
@@ -139,7 +140,7 @@ class _Parent:
                 self._read([])
 
 
-_parents: dict[tuple[int, bool], _Parent] = {}
+_parents: dict[tuple[int, str], _Parent] = {}
 
 
 def can_start(env: Mapping[str, str]) -> bool:
@@ -158,16 +159,17 @@ def start(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout
     are descriptors.
     """
     outputs = (stdout, stderr)
-    program = _parent(True).start(arguments, cwd, env, outputs) if preloaded_django.is_for(arguments, env) else None
-    program = program or _parent(False).start(arguments, cwd, env, outputs)
+    database = preloaded_django.database_of(arguments, env)
+    program = _parent(database).start(arguments, cwd, env, outputs) if database else None
+    program = program or _parent("").start(arguments, cwd, env, outputs)
     assert program is not None
     return program
 
 
-def _parent(has_django: bool) -> _Parent:
-    key = (os.getpid(), has_django)
+def _parent(database: str) -> _Parent:
+    key = (os.getpid(), database)
     if key not in _parents:
-        _parents[key] = _Parent(has_django=has_django)  # it ends with this process and its end of the socket
+        _parents[key] = _Parent(database)  # it ends with this process and its end of the socket
     return _parents[key]
 
 
@@ -195,10 +197,10 @@ def _without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 # --- the process that forks ----------------------------------------------------------------
 
 
-def main(descriptor: int, has_django: bool) -> None:
+def main(descriptor: int, database: str) -> None:
     """Fork a program for each request, until nobody asks any more."""
     asking = socket.socket(fileno=descriptor)
-    _load(has_django)
+    _load(database)
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -230,7 +232,7 @@ def main(descriptor: int, has_django: bool) -> None:
             signal.set_wakeup_fd(-1)
             os.close(woken)
             arguments, cwd, env = json.loads(asked)
-            _run(arguments, cwd, env, outputs, has_django, begun)
+            _run(arguments, cwd, env, outputs, bool(database), begun)
         for descriptor in (*outputs, begun):
             os.close(descriptor)
         if _has_begun(begins):
@@ -242,7 +244,7 @@ def main(descriptor: int, has_django: bool) -> None:
         asking.send(json.dumps(["started", pid, 0]).encode())
 
 
-def _load(has_django: bool) -> None:
+def _load(database: str) -> None:
     from trainingservice import platforms  # not in the processes that run tests
     from trainingservice.keeper.keeper_bundle import compiled_keeper_bytes
 
@@ -252,8 +254,8 @@ def _load(has_django: bool) -> None:
         with contextlib.suppress(platforms.BrokenPlatform):  # the program says so
             platforms.load_platform(name)
     compiled_keeper_bytes()
-    if has_django:
-        preloaded_django.load()
+    if database:
+        preloaded_django.load(database)
     assert threading.active_count() == 1, "a library has started a thread"
     assert "twisted.internet.reactor" not in sys.modules, "what waits for events must not be shared"
     gc.collect()
@@ -299,4 +301,4 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], outputs: list[int]
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), "django" in sys.argv[2:])
+    main(int(sys.argv[1]), sys.argv[2])

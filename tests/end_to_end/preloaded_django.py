@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 SETTINGS = "nniweb.settings"
+#: The databases for which Django can be set up, and an address where there is none: nobody asks it.
+DATABASES = {"sqlite": "", "postgresql": "postgresql://nobody@127.0.0.1:9/nobodys"}
 #: Commands of manage.py that set up Django whatever their arguments are.
 COMMANDS = frozenset({"serve", "worker", "shell", "token", "sign-in-link", "migrate", "nni-port", "backup", "algo"})
 #: Settings of one installation that are read when Django is set up.
@@ -36,10 +38,12 @@ _SERVER = "daphne.server"
 _OWN_PROGRAMS = "tests.end_to_end.kill_table."
 
 
-def load() -> None:
-    """Set Django up. The folder that this takes is removed again, and nothing is left open."""
+def load(database: str) -> None:
+    """Set Django up for one of DATABASES. The folder that this takes is removed again, and nothing is left open."""
     with tempfile.TemporaryDirectory(prefix="nniweb-nobodys-") as folder:
-        os.environ.update(NNIWEB_DATA=folder, DJANGO_SETTINGS_MODULE=SETTINGS)
+        nobodys = {"NNIWEB_DATA": folder, "DJANGO_SETTINGS_MODULE": SETTINGS,
+                   "NNIWEB_DATABASE_URL": DATABASES[database]}
+        os.environ.update(nobodys)
         sys.modules[_SERVER] = types.ModuleType(_SERVER)  # it makes an event loop when it is imported
         import daphne
         import django
@@ -57,7 +61,8 @@ def load() -> None:
             del daphne.server
         for connection in connections.all(initialized_only=True):
             assert connection.connection is None, "a database was asked before the programs are forked"
-        del os.environ["NNIWEB_DATA"], os.environ["DJANGO_SETTINGS_MODULE"]
+        for name in nobodys:
+            del os.environ[name]
 
 
 def take_over() -> bool:
@@ -107,10 +112,12 @@ def _forget(changed: list[str]) -> None:
         setting_changed.send(sender=None, setting=name, value=None, enter=True)
 
 
-def is_for(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether such a program sets up Django as ``load`` does, as far as that can be told without trying."""
-    if "NNIWEB_DATABASE_URL" in environment:
-        return False
+def database_of(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """For which of DATABASES such a program sets Django up, as far as that can be told without trying; "" for none."""
     if arguments[0] == "-m":
-        return arguments[1].startswith(_OWN_PROGRAMS) and "serve" in arguments
-    return Path(arguments[0]).name == "manage.py" and len(arguments) > 1 and arguments[1] in COMMANDS
+        sets_up = arguments[1].startswith(_OWN_PROGRAMS) and "serve" in arguments
+    elif Path(arguments[0]).name == "manage.py":
+        sets_up = len(arguments) > 1 and arguments[1] in COMMANDS
+    else:
+        sets_up = arguments[-1] == "nniweb.asgi:application"
+    return "" if not sets_up else "postgresql" if environment.get("NNIWEB_DATABASE_URL") else "sqlite"

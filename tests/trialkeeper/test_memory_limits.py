@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
-from trialkeeper import contract, trials_group
+from trialkeeper import contract, control_group, trials_group
 from trialkeeper.group_limits import Limits, limit_group
 from trialkeeper.machine_share import memory_for_trials, usable_cpus, usable_memory
 from trialkeeper.memory_watch import MemoryWatch
@@ -50,6 +50,26 @@ def test_a_trial_within_its_memory_is_left_alone(keeper: KeeperRun, server) -> N
     command = keeper.python_command("held = bytearray(20 * 1024 ** 2); import time; time.sleep(1.2)")
     assert keeper.run(command, limits={"memory_bytes": 400 * _MB, "cpu_number": 1.5}) == 0
     assert "out_of_memory" not in server.ended
+
+
+#: The trial has taken what it wants before it is in its group, whose limit does not count that.
+LATE = """
+import os
+from trialkeeper import control_group, memory_watch
+memory_watch.LOOK_EVERY = 1000.0
+control_group.limit_group = lambda path, limits: True
+step = control_group.Gathering.step
+control_group.Gathering.step = lambda self: os.path.exists(%r) and step(self)
+"""
+
+
+def test_what_a_trial_had_taken_before_the_kernel_limits_it_counts(keeper: KeeperRun, server) -> None:
+    if reason := control_group.why_not():
+        pytest.skip(f"no control groups can be made here: {reason}")
+    keeper.before = LATE % str(keeper.folder / contract.CODE_FOLDER / "taken")
+    assert keeper.run(keeper.python_command(TAKES), limits={"memory_bytes": 60 * _MB}) == 137
+    assert server.ended["out_of_memory"]["by"] == "limit"
+    assert server.ended["duration"] < 30
 
 
 @pytest.mark.parametrize(("limits", "variables", "seen"), [

@@ -392,3 +392,15 @@ def test_the_limits_of_parents(attempts, agents, arguments, cause, tmp_path):
     asked = {"warm": ["slowly"], "environment": {"PYTHONPATH": str(tmp_path)}}
     start = wait_until(lambda: how_started(attempts.run(**asked)), what="a trial of which the cause is told")
     assert (start["warm"], start["cause"]) == (False, cause)
+
+
+def test_a_parent_that_answers_no_more_is_ended_and_the_next_trials_start_plainly(attempts, agents):
+    attempts.agent = agents(with_parents("import_seconds=5.0"))
+    attempts.write("import os\nprint(open('/proc/%d/stat' % os.getppid()).read().rpartition(')')[2].split()[1])")
+    parent = int(stdout(attempts.until_warm()))
+    os.kill(parent, signal.SIGSTOP)
+    runs = [attempts.start() for _ in range(2)]
+    assert [stdout(attempts.ended(run)).strip().isdecimal() for run in runs] == [True, True]
+    assert not any(how_started(run).get("warm") for run in runs)
+    wait_until(lambda: not lives(parent), what="the end of the parent")
+    assert how_started(attempts.run())["cause"] == "slow", "and no other one is tried for a while"

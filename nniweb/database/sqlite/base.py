@@ -6,10 +6,12 @@ one lock per process around them gives each writer its turn within the time the 
 Other processes are still waited for by SQLite's own busy timeout.
 """
 
-from functools import lru_cache
+import sqlite3
+from contextlib import closing
+from functools import cached_property, lru_cache
 from typing import Any
 
-from django.db.backends.sqlite3 import base
+from django.db.backends.sqlite3 import base, features
 
 from nniweb.database.sqlite.turnstile import Turnstile
 
@@ -27,7 +29,23 @@ def _converted(query: str) -> str:
     return str(base.SQLiteCursorWrapper.convert_query(None, query))  # type: ignore[arg-type]  # without a state
 
 
+class Features(features.DatabaseFeatures):
+    @cached_property
+    def supports_json_field(self) -> bool:  # type: ignore[override]
+        """Asked of a database in memory. Django asks the one in use, in a transaction: while another process writes it
+        for longer than the timeout, such as an upgrade, Django says that SQLite has no JSON, and nothing starts.
+        """
+        with closing(sqlite3.connect(":memory:")) as memory:
+            try:
+                memory.execute("SELECT JSON('{}')")
+            except sqlite3.OperationalError:
+                return False
+        return True
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
+    features_class = Features
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._inside = False

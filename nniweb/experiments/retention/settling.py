@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet, Sum, Value
+from django.db.models import F, Max, Min, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, Greatest
 
 from nniweb.experiments.models import Attempt, Experiment, SettledTrials, Trial
@@ -30,7 +30,9 @@ MOST_OPEN = 100
 #: Of results that improve more often the improvements are not kept.
 MOST_IMPROVEMENTS = 2000
 _ENDS = frozenset(end.value for end in ENDS)
-_READ = ("pk", "sequence_id", "status", "final_number", "feasible", "is_settled")
+_COLUMNS = ("pk", "sequence_id", "status", "final_number", "feasible", "revision", "ended_at", "taught")
+#: The first six of these columns, and whether it is settled.
+_Found = tuple[int, int, str, "float | None", "bool | None", int, bool]
 
 
 def settle(experiment: Experiment, before: datetime, pace: Pace, is_over: Callable[[], bool]) -> bool:
@@ -42,14 +44,15 @@ def settle(experiment: Experiment, before: datetime, pace: Pace, is_over: Callab
     row = SettledTrials.objects.filter(experiment=experiment).first() or _nothing(experiment)
     if _has_changed(row):
         row = _nothing(experiment, row.pk)
-    row.revision = revision
-    trials = _with_settled(experiment, before)
+    row.revision = max(row.revision, revision)
+    trials = Trial.objects.filter(experiment=experiment)
     if row.open_trials:
-        found = list(trials.filter(pk__in=row.open_trials).values_list(*_READ))
+        found = _read(trials.filter(pk__in=row.open_trials), experiment, before)
         _take(row, experiment, [each for each in found if each[-1]])
         row.open_trials = [each[0] for each in found if not each[-1]]
         _keep(row, pace)
-    while some := list(trials.filter(sequence_id__gte=row.until).order_by("sequence_id").values_list(*_READ)[:AT_ONCE]):
+    in_order = trials.order_by("sequence_id")
+    while some := _read(in_order.filter(sequence_id__gte=row.until)[:AT_ONCE], experiment, before):
         if is_over():
             return False
         settled = _up_to_the_last_settled(row, some)
@@ -72,17 +75,17 @@ def _has_changed(row: SettledTrials) -> bool:
         trials.count() != sum(row.counts.values()) + len(row.open_trials)
 
 
-def _with_settled(experiment: Experiment, before: datetime) -> QuerySet[Trial]:
-    """The trials, each with whether it is settled."""
-    may_send = Attempt.objects.filter(trial=OuterRef("pk")).filter(
-        ~Q(stage=Attempt.Stage.ENDED) | Q(end_received_at__gt=before))
-    settled = Q(~Exists(may_send), status__in=sorted(_ENDS), ended_at__lte=before)
-    if experiment.outcome_constraints:
-        settled &= Q(taught=True)
-    return Trial.objects.filter(experiment=experiment).annotate(is_settled=settled)
-
-
-_Found = tuple[int, int, str, float | None, bool | None, bool]
+def _read(trials: QuerySet[Trial], experiment: Experiment, before: datetime) -> list[_Found]:
+    """These trials, each with whether it is settled. Two questions: PostgreSQL would look through the attempts of all
+    experiments for one that has both in it.
+    """
+    found = list(trials.values_list(*_COLUMNS))
+    may_send = set(Attempt.objects.filter(
+        ~Q(stage=Attempt.Stage.ENDED) | Q(end_received_at__gt=before), trial__in=[pk for pk, *_ in found]
+    ).values_list("trial", flat=True))
+    return [(pk, number, status, final, feasible, revision, status in _ENDS and pk not in may_send
+             and ended_at is not None and ended_at <= before and (taught or not experiment.outcome_constraints))
+            for pk, number, status, final, feasible, revision, ended_at, taught in found]
 
 
 def _up_to_the_last_settled(row: SettledTrials, some: Sequence[_Found]) -> list[_Found]:
@@ -103,9 +106,11 @@ def _up_to_the_last_settled(row: SettledTrials, some: Sequence[_Found]) -> list[
 
 
 def _take(row: SettledTrials, experiment: Experiment, settled: Sequence[_Found]) -> None:
+    # reports of metrics alone have revisions that the experiment's row does not say
+    row.revision = max([row.revision, *(each[5] for each in settled)])
     row.counts = dict(Counter(row.counts) + Counter(status for _, _, status, *_ in settled))
     if row.improvements is not None:
-        results = [(number, final) for _, number, status, final, feasible, _ in settled
+        results = [(number, final) for _, number, status, final, feasible, *_ in settled
                    if status in RESULTS and final is not None and feasible is not False]
         points = sorted([*((number, value) for number, value in row.improvements), *results])
         better = improvements(points, greater_is_better=experiment.optimize_mode == Experiment.OptimizeMode.MAXIMIZE)
