@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def make_certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """What a server on 127.0.0.1 needs, and the PEM file its clients trust."""
+def make_certificate(folder: Path, *names: str) -> tuple[ssl.SSLContext, Path]:
+    """What a server on 127.0.0.1 needs, and the PEM file its clients trust. ``names``: other hosts that it is for."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "double")])
@@ -23,7 +23,8 @@ def make_certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
         x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
         .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+                                                    *map(x509.DNSName, names)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256()))
     authority, private = folder / "authority.pem", folder / "key.pem"
