@@ -29,6 +29,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
         self.held = 0
         #: Time by which it must have done what it is to do next, on the monotonic clock; None: it may take its time.
         self.due: float | None = None
+        #: Seconds that were left of that when the body was paused.
+        self._left = 0.0
         #: Whether nothing has come since the connection began or its last request was answered.
         self._is_idle = False
         #: Whether what still comes is thrown away: the connection ends.
@@ -126,13 +128,16 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
     # --- when the application is slower than the sender ---------------------------------------
 
     def pause_body(self) -> None:
+        if self.due is not None:
+            self._left = self.due - time.monotonic()
         self.due = None
         self._networkProducer.pauseProducing()
 
     def resume_body(self) -> None:
         if self._is_leaving or self._handlingRequest:
             return
-        self.due = time.monotonic() + self._allowances.body_seconds
+        # not anew: who sends a little again and again would never be too slow
+        self.due = time.monotonic() + self._left
         self._networkProducer.resumeProducing()
 
     # --- a body that a thread reads -----------------------------------------------------------

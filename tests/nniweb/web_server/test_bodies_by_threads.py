@@ -102,3 +102,18 @@ def test_where_writing_fails_the_request_is_refused_and_what_still_comes_is_thro
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert answer.endswith(b"no room")
     assert server.counted()["begun"] == 1, "nothing of the body was taken for a request"
+
+
+def test_one_that_sends_a_little_again_and_again_is_told_so(serve: Callable[..., Served]) -> None:
+    server = serve(body_seconds=1.0, body_rate=10**6, look_seconds=0.1)
+    connection = server.connect()
+    connection.sendall(head(8 * MIB) + b"x" * 2 * MIB)
+    connection.settimeout(0.2)
+    answer = b""
+    for _ in range(100):
+        try:
+            answer += connection.recv(65536)
+            break
+        except TimeoutError:
+            connection.sendall(b"x")
+    assert answer.startswith(b"HTTP/1.1 408 ")
