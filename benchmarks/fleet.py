@@ -197,7 +197,7 @@ class Run:
         stopping = threading.Thread(target=stops.run, daemon=True)
         keepers.stdin.write("begin\n")
         keepers.stdin.flush()
-        began = time.monotonic()
+        self.began = began = time.monotonic()
         stopping.start()
         self.unknown = 0
         self.memory: list[int] = [0, 0]
@@ -247,13 +247,18 @@ def tell(report: Report, run: Run, found: dict[str, Any]) -> None:
     report.add(f"{keepers:,} keepers, {run.reporting:.0%} with a metric a second: reports answered of those sent",
                found["answered"] / asked, "", limit=ANSWERED, at_least=True,
                beside=f"{found['answered'] / seconds:.0f}/s, {found['quiet'] / seconds:.0f}/s of them quiet; "
-                      f"{found['repeated']} sent again")
+                      f"{found['repeated']} sent again, {found['put_off']} of them because the server asked for it")
     due = keepers * run.reporting * seconds
     report.add("metrics that came of those due", sum(number - 1 for number in found["accepted"].values()) / due, "",
-               beside="a keeper that waits for an answer sends the next one later")
+               beside="those that were being gathered in the end are missing, and those of stopped trials")
     report.add("answer, 99 %", quantile(found["durations"], 0.99), "s", limit=WITHIN,
                beside=f"median {1000 * quantile(found['durations'], 0.5):.0f} ms, "
                       f"95 % {1000 * quantile(found['durations'], 0.95):.0f} ms")
+    away = (run.began + (KILLED_AT - 0.01) * seconds, run.began + (BACK_AT + 0.05) * seconds)
+    report.add("answer, 99 %, before and after a web is away", quantile(
+        [duration for duration, at in zip(found["durations"], found["sent_at"], strict=True)
+         if not away[0] <= at <= away[1]], 0.99), "s")
+    report.add("a keeper with metrics is asked to gather them for, median", quantile(found["gathered"], 0.5), "s")
     report.add("a quiet keeper is asked to report within, median", quantile(found["intervals"], 0.5), "s")
     report.add("trials that were UNKNOWN while their platform was away", run.unknown, "trials", limit=0)
     waits = [found["stopped"][name][0] - at if name in found["stopped"] else float("inf")

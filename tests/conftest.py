@@ -14,8 +14,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.end_to_end import forked_programs, prepared_installation
+from tests.end_to_end import prepared_installation
+from tests.forking import programs as forked_programs
+from tests.forking import workers as forked_workers
 from tests.rewritten_once import rewrite_once
+from tests.unraisable_hook import ToldLater
 
 # the workers of one run, and the next run, do not compile all tests again
 sys.dont_write_bytecode = False
@@ -31,6 +34,7 @@ BROWSER = END_TO_END / "browser"
 #: Folders whose tests wait for other processes two thirds of their time, in the order in which they are to begin: the
 #: files that take longest are not the last.
 WAITING = [Path(__file__).parent / name for name in ("trialkeeper", "trainingservice")]
+told_later = ToldLater()
 pytest_plugins = ["tests.end_to_end.kill_table.reliability_table"]
 
 
@@ -43,10 +47,31 @@ def pytest_configure(config: pytest.Config) -> None:
         prepared_installation.begin()
         os.environ[forked_programs.IN_USE] = "1"
         if config.getoption("numprocesses", None):
+            if forked_workers.can_be_used():
+                workers = forked_workers.ForkedWorkers()
+                workers.take_the_place_of_execnets()
+                config.add_cleanup(workers.end)  # when all have ended
             rewrite_once(config)
     # a shell starts what it puts into the background with Ctrl-C ignored; servers that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop() -> Iterator[None]:
+    told_later.begin()  # pytest has set its own hook by now
+    try:
+        return (yield)
+    finally:
+        told_later.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        told_later.tell()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -72,6 +72,7 @@ def test_optunas_samplers_search_the_same_spaces(name: str, objective: str) -> N
         asked.tell(number, parameters, OBJECTIVES[objective].value(parameters))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_what_is_missing_in_its_file(tmp_path: Path) -> None:
     kept = tmp_path / "results"
     tasks = all_tasks(["Random", "Anneal"], ["sphere"], [8], 2, None)

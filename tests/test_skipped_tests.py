@@ -45,7 +45,7 @@ def run_tests(folder: Path, *options: str) -> tuple[int, list[str]]:
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])  # conftest.py names a plugin of this repository
     done = subprocess.run([sys.executable, "-m", "pytest", "-p", "xdist", *options], cwd=folder, text=True,
-                          env=environment, capture_output=True, timeout=100, check=False)
+                          env=environment, capture_output=True, timeout=600, check=False)
     return done.returncode, done.stdout.splitlines()
 
 

@@ -185,6 +185,9 @@ class Agent:
             if access.has_server or saved_access(folder) is None:
                 save_access(folder, access)
             try:
+                if job.get("metrics"):  # for this keeper and all further ones at once
+                    import trialkeeper.mlflow_endpoint
+                    import trialkeeper.script_metrics  # noqa: F401
                 if job.get("warm_start"):
                     self._take_warm_requests()
                 self._fork_keeper(folder)

@@ -1,6 +1,7 @@
 """The trial's folder of checkpoints (contract.ENV_CHECKPOINTS): which checkpoints in it are complete.
 
-Names that begin with a dot or end with one of UNFINISHED are work in progress. Anything else is complete
+Names that begin with a dot or end with one of UNFINISHED are work in progress. A link to a checkpoint beside it, such
+as ``last -> epoch-3``, is another name of that one. Any other file or folder is complete
 
 * at once where our ``nni`` module has announced it (``announce``), or where it has got its name by a rename: that
   changes a file's status (ctime) and not its content (mtime), and a file that is being written has both the same;
@@ -9,6 +10,7 @@ Names that begin with a dot or end with one of UNFINISHED are work in progress. 
 Hard links to what is complete are laid aside until it was sent: a trial may replace or remove it meanwhile.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -73,6 +75,9 @@ class CheckpointFolder:
         self._seen_at: Optional[int] = None
         #: Names of those written in place that have not rested for long enough.
         self._waiting: List[str] = []
+        #: Printable names of what no checkpoint can be: those seen last, and those that were told.
+        self._wrong: List[str] = []
+        self._told_wrong: Set[str] = set()
 
     def make(self) -> None:
         """Raises OSError."""
@@ -126,16 +131,13 @@ class CheckpointFolder:
         return sorted({name for name in names if name.startswith(".saving-") or name.endswith(UNFINISHED)}
                       | set(self._waiting))[:100]
 
-    def wrong_names(self) -> List[str]:
-        """Printable names of what no checkpoint can be: what is no text, and the folder where it leads elsewhere."""
-        try:
-            if self._leads_elsewhere():
-                return [contract.CHECKPOINTS_FOLDER]
-            names = os.listdir(self.path)
-        except OSError:
-            return []
-        return sorted(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-                      for name in names if not is_text(name) and not name.startswith("."))[:MOST_ANNOUNCED]
+    def take_wrong_names(self) -> List[str]:
+        """Printable names of what no checkpoint can be, of the last listing: what is no text, or neither a file nor a
+        folder, and the folder where it leads elsewhere. Each is told once, a hundred at most.
+        """
+        found = sorted(set(self._wrong) - self._told_wrong)[:MOST_ANNOUNCED - len(self._told_wrong)]
+        self._told_wrong.update(found)
+        return found
 
     def forget(self, name: str) -> None:
         """It changed while it was read: it is to be found anew."""
@@ -143,18 +145,29 @@ class CheckpointFolder:
 
     def listing(self) -> Listing:
         """What is there now. What a trial announces is in its metrics file before it is here."""
+        self._wrong = []
         try:
             self._seen_at = os.stat(self.path).st_mtime_ns
-            names = [] if self._leads_elsewhere() else os.listdir(self.path)
+            if self._leads_elsewhere():
+                self._wrong.append(contract.CHECKPOINTS_FOLDER)
+                return []
+            names = os.listdir(self.path)
         except OSError:
             return []
         found: Listing = []
         for name in names:
+            if not is_text(name) and not name.startswith("."):
+                self._wrong.append(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
             if is_name(name) and not name.endswith(UNFINISHED):
                 try:
-                    found.append((name, os.stat(os.path.join(self.path, name), follow_symlinks=False)))
+                    seen = os.stat(os.path.join(self.path, name), follow_symlinks=False)
                 except OSError:
                     continue
+                if stat.S_ISREG(seen.st_mode) or stat.S_ISDIR(seen.st_mode):
+                    found.append((name, seen))
+                elif name in self._announced or not self._is_other_name(name):
+                    self._announced.pop(name, None)
+                    self._wrong.append(name)
         return found
 
     def take_complete(self, listing: Listing, has_ended: bool = False) -> List[Complete]:
@@ -204,7 +217,9 @@ class CheckpointFolder:
         """Have the trial, should it ask, go on with this one. Raises OSError."""
         for file, text in ((LATEST_WITH_STEP, json.dumps({"name": name, "step": step})), (contract.LATEST_FILE, name)):
             draft = os.path.join(self.path, ".keeper-names-latest")
-            with open(draft, "w", encoding="utf-8") as stream:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft)
+            with open(draft, "x", encoding="utf-8") as stream:  # a link that the trial has put there is not followed
                 stream.write(text)
             os.replace(draft, os.path.join(self.path, file))
 
@@ -232,6 +247,15 @@ class CheckpointFolder:
     def _leads_elsewhere(self) -> bool:
         """Whether the trial has put a link in the folder's place: what is there is not its own. Raises OSError."""
         return not stat.S_ISDIR(os.lstat(self.path).st_mode)
+
+    def _is_other_name(self, name: str) -> bool:
+        """Whether it is a link to a checkpoint beside it, as ``last -> epoch-3``. The checkpoint may be gone by now."""
+        folder = os.path.realpath(self.path)
+        leads_to = os.path.realpath(os.path.join(folder, name))
+        if os.path.dirname(leads_to) != folder:
+            return False
+        beside = os.path.basename(leads_to)
+        return beside != name and is_name(beside) and not beside.endswith(UNFINISHED) and not os.path.islink(leads_to)
 
     def _note_taken(self, name: str, seen: os.stat_result) -> None:
         self._taken[name] = _state(seen)

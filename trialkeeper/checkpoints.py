@@ -185,6 +185,7 @@ class Checkpoints:
         listing, self._listing = self._listing, []
         for complete in self._newer(self._folder.take_complete(listing)) if listing else ():
             self._send(complete)
+        self._record_wrong_names()
 
     # --- after it --------------------------------------------------------------------------
 
@@ -219,10 +220,9 @@ class Checkpoints:
                     contract.NOT_TAKEN, "it was not sent in time: %s" % (self._sender.why_away or "too slow")))])
         unfinished = [entry(contract.FAILED, k=self._next_k(), name=name, step=None,
                             problem=Problem(contract.INCOMPLETE, name)) for name in self._folder.unfinished()]
-        wrong = [entry(contract.FAILED, k=self._next_k(), name=name, step=None,
-                       problem=Problem(contract.NOT_PLAIN, name)) for name in self._folder.wrong_names()]
-        if unfinished or wrong:
-            self._record(unfinished + wrong)
+        if unfinished:
+            self._record(unfinished)
+        self._record_wrong_names()
         if self._sender is not None:
             self._sender.stop()
         self._folder.clean_up()
@@ -234,6 +234,11 @@ class Checkpoints:
         names = {one["name"] for one in self._journal.checkpoints if one["event"] == contract.SAVED}
         newest = max([one.written for one in found if one.name in names] or [0.0])
         return [one for one in found if one.written >= newest]
+
+    def _record_wrong_names(self) -> None:
+        if wrong := self._folder.take_wrong_names():
+            self._record([entry(contract.FAILED, k=self._next_k(), name=name, step=None,
+                                problem=Problem(contract.NOT_PLAIN, name)) for name in wrong])
 
     # --- small things ----------------------------------------------------------------------
 

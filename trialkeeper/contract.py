@@ -517,6 +517,7 @@ class ReportReply(TypedDict, total=False):
     rejected: List[Rejected]
     orders: List[Order]
     next_report_within: float  #: seconds
+    gather_for: float        #: seconds from this answer for which metrics and output may wait for others; else 0
 
 
 #: An entry: ``{"n": int >= 1, "at": unix seconds, "type": one of ENTRY_TYPES, ...}`` and

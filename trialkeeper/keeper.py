@@ -46,7 +46,6 @@ from trialkeeper.job_source import fetch_job
 from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.kept_files import find_kept_files
 from trialkeeper.memory_watch import MemoryWatch
-from trialkeeper.mlflow_endpoint import MlflowEndpoint
 from trialkeeper.nni_for_trials import folder_for_trials
 from trialkeeper.out_of_memory import KernelKills, out_of_memory, over_its_limit
 from trialkeeper.process_tree import ProcessTree, become_reaper_of_orphans
@@ -54,7 +53,6 @@ from trialkeeper.ranks import free_port, last_lines
 from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import Reporter
 from trialkeeper.resources import TrialResources
-from trialkeeper.script_metrics import script_metrics
 from trialkeeper.server_connection import ServerAway, ServerConnection
 from trialkeeper.smi_program import NoGpuReading
 from trialkeeper.starting_threads import Room, pause_after
@@ -67,6 +65,8 @@ from trialkeeper.warm_start import WarmStart
 
 if TYPE_CHECKING:
     from trialkeeper.checkpoint_restore import Restored
+    from trialkeeper.mlflow_endpoint import MlflowEndpoint
+    from trialkeeper.script_metrics import ScriptMetrics
 
 #: Exit status of a keeper that had nothing to do: the attempt is another keeper's, or was cancelled before.
 NOTHING_TO_DO = 82
@@ -86,6 +86,11 @@ SEND_AFTER_EXIT, SEND_BEFORE_END = 300.0, 30.0
 RUN_BEGINS = "\n[The platform ended the trial here and runs it again.]\n"
 
 _PREPARED, _JOB = "prepared", "job"
+
+
+def _may_be_gathered(entry: contract.Entry) -> bool:
+    """Whether nobody but those who look at curves and output waits for it."""
+    return entry["type"] == contract.OUTPUT or entry.get("kind") == contract.PERIODICAL
 
 
 class Keeper:
@@ -149,8 +154,7 @@ class Keeper:
             self._earlier = self._journal.begin_run()
         self._recorder = Recorder(
             self._folder, self._journal, self._limits, now=self._now, clock=self._clock, log=self._log,
-            notify=self._notify_reporter, earlier=self._earlier,
-            script=script_metrics(job, self._folder, self._journal, self._clock, self._log))
+            notify=self._notify_reporter, earlier=self._earlier, script=self._script_metrics())
         self._make_checkpoints()
         container = container_of(job)
         if container is not None:
@@ -271,7 +275,8 @@ class Keeper:
 
     def _notify_reporter(self, entries: List[contract.Entry]) -> None:
         if self._reporter is not None:
-            self._reporter.notify(may_wait=min(self._may_wait(entry) for entry in entries))
+            self._reporter.notify(may_wait=min(self._may_wait(entry) for entry in entries),
+                                  is_urgent=not all(_may_be_gathered(entry) for entry in entries))
 
     def _may_wait(self, entry: contract.Entry) -> float:
         """Seconds for which the server need not hear of it, because more may follow at once."""
@@ -502,6 +507,13 @@ class Keeper:
         self._tree = ProcessTree(mark, child.pid, child.start_time, own_children=True, reaps_orphans=reaps)
         return child
 
+    def _script_metrics(self) -> "Optional[ScriptMetrics]":
+        """None where the trial reports its metrics itself, as most do: then nothing is loaded for it."""
+        if not self._job.get("metrics"):
+            return None
+        from trialkeeper.script_metrics import script_metrics
+        return script_metrics(self._job, self._folder, self._journal, self._clock, self._log)
+
     def _parameters_without_nni(self, nni_folder: str) -> Given:
         """The first parameters, for a script that does not import ``nni``. Raises CannotStart, OSError."""
         first = (self._job.get("parameters") or [{"index": 0, "text": ""}])[0]["text"]
@@ -511,6 +523,7 @@ class Keeper:
             raise CannotStart("a parameter in the command has a character that no program can be given (NUL)")
         if (self._job.get("metrics") or {}).get("mlflow"):
             if self._mlflow is None:
+                from trialkeeper.mlflow_endpoint import MlflowEndpoint
                 self._mlflow = MlflowEndpoint(nni_folder)
                 self._wakeups.threads.start("mlflow", self._mlflow.serve)
             given.variables.update(self._mlflow.variables())

@@ -1,14 +1,16 @@
 """From the trial's files into the journal: metrics, output, and whatever else must be reported."""
 
 import os
-from typing import Callable, List, Optional
+from typing import TYPE_CHECKING, Callable, List, Optional
 
 from trialkeeper import contract
 from trialkeeper.checkpoints import Checkpoints
 from trialkeeper.journal import EarlierRuns, Journal
 from trialkeeper.metric_source import CHECKPOINT_MARK, metrics_of
 from trialkeeper.output_files import OutputFile
-from trialkeeper.script_metrics import ScriptMetrics
+
+if TYPE_CHECKING:
+    from trialkeeper.script_metrics import ScriptMetrics
 
 #: For which metrics of a script are read after its end, and of one that was told to end.
 DRAIN_SECONDS, DRAIN_SECONDS_STOPPED = 600.0, 10.0
@@ -20,7 +22,7 @@ class Recorder:
     def __init__(self, folder: str, journal: Journal, limits: contract.LimitsDocument, *, now: Callable[[], float],
                  clock: Callable[[], float], log: Callable[[str], None],
                  notify: Callable[[List[contract.Entry]], None], earlier: Optional[EarlierRuns] = None,
-                 script: Optional[ScriptMetrics] = None) -> None:
+                 script: "Optional[ScriptMetrics]" = None) -> None:
         """``now``: the entries' time; ``clock``: monotonic seconds; ``notify`` hears what the journal has more.
 
         ``earlier``: what the trial's files say comes behind what it reported in these runs. ``script``: metrics that

@@ -42,7 +42,7 @@ class Relay:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(path)
         os.chmod(path, 0o600)
-        self._listener.listen(64)
+        self._listener.listen(1024)
         self._listener.setblocking(False)
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
         write_file(file, json.dumps({"socket": path, "pid": os.getpid(),

@@ -33,6 +33,8 @@ DELIVERED, GAVE_UP = "delivered", "gave up"
 #: Name of the thread.
 THREAD = "reporter"
 
+#: A server may ask for entries to be gathered for so many seconds, and no longer.
+LONGEST_GATHERED = 10.0
 #: Seconds of the shortest and the longest pause while the server is away.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 #: A server may not ask for reports more often than this many seconds.
@@ -92,6 +94,8 @@ class Reporter:
         self._changed = threading.Condition()
         self._next_resources_at = clock() + min(self._interval, FIRST_READING)
         self._held_until = clock() + (limits.get("hold_started", 0.0) if self._greeted else 0.0)
+        self._gather_until = 0.0
+        self._is_urgent = False
         self._next_heartbeat_at = self._held_until
         self._paused_until = 0.0
         self._url_file_stamp = access.url_file_stamp()
@@ -126,10 +130,14 @@ class Reporter:
         self._may_begin = True
         self._run(is_over, longest_wait=1.0)
 
-    def notify(self, may_wait: float = 0.0) -> None:
-        """The journal has new entries. ``may_wait``: for so many seconds, because others are expected to follow."""
+    def notify(self, may_wait: float = 0.0, *, is_urgent: bool = True) -> None:
+        """The journal has new entries. ``may_wait``: for so many seconds, because others are expected to follow.
+
+        Those that are not ``is_urgent`` wait for others, too, as long as the server has asked for it.
+        """
         with self._changed:
             self._held_until = self._clock() + may_wait
+            self._is_urgent = self._is_urgent or is_urgent
             self._changed.notify()
 
     def report_soon(self) -> None:
@@ -190,11 +198,14 @@ class Reporter:
             return True
         if self._is_gone:
             return self._finished_at is not None
-        return (self._has_news() and now >= self._held_until or self._finished_at is not None
+        return (self._has_news() and now >= self._news_due_at() or self._finished_at is not None
                 or now >= self._next_heartbeat_at)
 
     def _is_delivered(self) -> bool:
         return self._listens_only or (self._accepted >= self._journal.last_n and not self._files)
+
+    def _news_due_at(self) -> float:
+        return self._held_until if self._is_urgent else max(self._held_until, self._gather_until)
 
     def _has_news(self) -> bool:
         return not self._listens_only and self._accepted < self._journal.last_n
@@ -205,7 +216,7 @@ class Reporter:
             return 60.0
         if now < self._paused_until:
             return min(1.0, self._paused_until - now)
-        due = min(self._next_heartbeat_at, self._held_until) if self._has_news() else self._next_heartbeat_at
+        due = min(self._next_heartbeat_at, self._news_due_at()) if self._has_news() else self._next_heartbeat_at
         return max(0.0, due - now)
 
     def _round(self) -> None:
@@ -268,6 +279,9 @@ class Reporter:
 
     def _send_report(self) -> None:
         started_at = self._clock()
+        with self._changed:
+            self._gather_until, self._is_urgent = 0.0, False  # where this report fails it is not waited again
+        newest = self._journal.last_n
         lines: List[bytes] = []
         if self._greeted and not self._listens_only:
             last = self._journal.last_n - (1 if self._files and self._journal.ended else 0)
@@ -287,6 +301,14 @@ class Reporter:
         # no Content-Type: there is only one, and reading it costs the server a sixth of its time for a report
         answer = self._connection.call("POST", "trials/%s/reports" % quote(self._job_name, safe=""), self._counts, body)
         self._hear(answer, len(lines))
+        if self._accepted >= newest:
+            self._gather(answer.document.get("gather_for"))
+
+    def _gather(self, seconds: Any) -> None:
+        """What is new may wait for others, as the server has asked in an answer to all that there was."""
+        if isinstance(seconds, (int, float)) and seconds > 0:
+            with self._changed:
+                self._gather_until = self._clock() + min(seconds, LONGEST_GATHERED)
 
     def _counts(self, answer: Answer) -> str:
         error = answer.document.get("error")

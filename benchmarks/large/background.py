@@ -20,6 +20,8 @@ from nniweb.worker.housekeeping.keep_to_retention import Retention
 from nniweb.worker.housekeeping.remove_rows import remove_rows_of
 
 if TYPE_CHECKING:
+    from django.db.models import Model
+
     from benchmarks.reporting import Report
 
 #: Milliseconds that a transaction may hold others up.
@@ -36,9 +38,9 @@ class WatchedPace(Pace):
         self.longest = 0.0
 
     @contextlib.contextmanager
-    def measured(self) -> Iterator[None]:
+    def measured(self, model: type[Model] | None = None) -> Iterator[None]:
         began = time.monotonic()
-        with super().measured():
+        with super().measured(model):
             yield
         self.longest = max(self.longest, time.monotonic() - began)
 
@@ -83,8 +85,8 @@ def keep_to_retention(public_id: str, report: Report) -> None:
     report.add("there, the longest transaction", pace.longest * 1000, "ms", limit=LONGEST)
 
 
-def delete(public_id: str, report: Report) -> None:
-    """Remove the rows of an experiment for a while."""
+def delete(public_id: str, report: Report, *, is_whole: bool) -> None:
+    """Remove the rows of an experiment for a while. ``is_whole``: what is left then goes, too, and is not measured."""
     experiment = Experiment.objects.get(public_id=public_id)
     before = Trial.objects.filter(experiment=experiment).count()
     pace, watch = WatchedPace(), Watch(WATCHED)
@@ -92,6 +94,8 @@ def delete(public_id: str, report: Report) -> None:
     gone = before - Trial.objects.filter(experiment=experiment).count()
     report.add("deletion", gone / watch.passed, "trials/s")
     report.add("there, the longest transaction", pace.longest * 1000, "ms", limit=LONGEST)
+    if is_whole:
+        remove_rows_of(experiment, timezone.now(), pace, lambda: False)
 
 
 def export(public_id: str, pieces: Callable[..., Iterator[str]], report: Report, what: str) -> None:

@@ -6,7 +6,8 @@ Django must be set up. Hundreds of thousands of rows a second on PostgreSQL, ten
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,7 @@ from django.db import connection, transaction
 from django.db.models import Max, Model
 from django.utils import timezone
 
+from benchmarks.large.kept import CLUSTER
 from nniweb.experiments.models import (
     Attempt,
     Cluster,
@@ -29,6 +31,8 @@ from nniweb.experiments.models import (
 
 #: Rows that one statement, which is a transaction, copies.
 ROWS_AT_ONCE = {"postgresql": 500_000, "sqlite": 100_000}
+#: Such statements that are carried out side by side. SQLite has one writer.
+STATEMENTS_AT_ONCE = {"postgresql": 3, "sqlite": 1}
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def fill(size: Size, owner: User, say: Callable[[str], object], mark: str = "a")
 
 def _patterns(owner: User) -> tuple[Experiment, Trial, TrialParameters, Attempt, Metric, TrialOutput]:
     """One row of each kind, which all others are like."""
-    cluster, _ = Cluster.objects.get_or_create(name="nowhere", defaults={"platform": "scripted", "enabled": False})
+    cluster, _ = Cluster.objects.get_or_create(name=CLUSTER, defaults={"platform": "scripted", "enabled": False})
     now = timezone.now()
     ended = now - timedelta(days=3)
     experiment = Experiment.objects.create(
@@ -118,10 +122,14 @@ class _Copying:
     def rows(self, model: type[Model], pattern: Model, count: int, columns: Mapping[str, str]) -> None:
         """``columns``: what is not as in the pattern, an expression of i, which counts from 0."""
         began, at_once = time.monotonic(), ROWS_AT_ONCE[connection.vendor]
-        for start in range(0, count, at_once):
+
+        def copy(start: int) -> int:
             end = min(count, start + at_once)
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute(self._statement(model, pattern, start, end - 1, columns))
+            return end
+
+        for end in _side_by_side(copy, range(0, count, at_once)):
             passed = time.monotonic() - began
             left = passed * (count - end) / end
             self._say(f"{model._meta.verbose_name_plural}: {end:,} of {count:,}, {end / max(passed, 0.001):,.0f} rows/s"
@@ -139,6 +147,23 @@ class _Copying:
             " AS s")
         return (f"INSERT INTO {table} ({', '.join(map(quoted, names))}) SELECT {values}"
                 f" FROM {table} AS pattern, {series} WHERE pattern.id = {int(pattern.pk)}")
+
+
+def _side_by_side(copy: Callable[[int], int], starts: Sequence[int]) -> Iterator[int]:
+    """What each call returns, in order. With several threads, each has a connection, which it closes."""
+    threads = min(STATEMENTS_AT_ONCE[connection.vendor], len(starts))
+    if threads <= 1:
+        yield from map(copy, starts)
+        return
+
+    def copy_and_close(start: int) -> int:
+        try:
+            return copy(start)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(copy_and_close, starts)
 
 
 @contextmanager
@@ -185,7 +210,7 @@ def _note_keys(models: list[type[Model]]) -> None:
 
 def _number(n: str) -> str:
     """From 0 to 1, in no order: by multiplication with a prime, modulo another."""
-    return f"((({n}) * 48271) % 999983) / 999983.0"
+    return f"CAST((({n}) * 48271) % 999983 AS double precision) / 999983"
 
 
 def _text(prefix: str, n: str) -> str:

@@ -3,9 +3,10 @@
     python -m benchmarks.simulated_fleet.keepers < plan.json > found.json
 
 They are cheap, because they share the machine with the server that is measured: one object and at most one connection
-for each keeper, no coroutine, HTTP by hand. A keeper sends a metric each second, or nothing but signs of life, as often
-as the server asks for. Where an address does not answer it asks the other one, as keepers do that were given several. A
-stop comes from the platform as a datagram with the job's name.
+for each keeper, no coroutine, HTTP by hand. A keeper has a metric each second, and sends it at once or gathers several
+as long as the server asks for; or it sends nothing but signs of life, as often as the server asks for. Where an address
+does not answer it asks the other one, as keepers do that were given several. A stop comes from the platform as a
+datagram with the job's name.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Found:
     answered: int = 0
     refused: int = 0
     repeated: int = 0
+    #: Of those, how many the server asked to come again.
+    put_off: int = 0
     unanswered: int = 0
     quiet: int = 0
     opened: int = 0
@@ -68,6 +71,8 @@ class Found:
     #: Job name -> when its stop was heard, and whether by the answer to a report.
     stopped: dict[str, tuple[float, bool]] = field(default_factory=dict)
     intervals: list[float] = field(default_factory=list)
+    #: For how many seconds those with metrics were asked to gather them.
+    gathered: list[float] = field(default_factory=list)
     processor_seconds: float = 0.0
     ended_at: float = 0.0
 
@@ -75,12 +80,12 @@ class Found:
 class Keeper(asyncio.Protocol):
     """One keeper and its connection."""
 
-    __slots__ = ("accepted", "asked_at", "buffer", "fleet", "head", "home", "is_busy", "is_over", "is_stopping", "name",
-                 "place", "retries", "sent", "timer", "transport")
+    __slots__ = ("accepted", "asked_at", "buffer", "fleet", "head", "home", "is_busy", "is_over", "is_stopping",
+                 "metric_due", "name", "place", "retries", "sent", "timer", "transport")
 
     def __init__(self, fleet: Fleet, name: str, place: int, is_busy: bool) -> None:
         self.fleet, self.name, self.place, self.home, self.is_busy = fleet, name, place, place, is_busy
-        self.accepted, self.retries, self.asked_at = 1, 0, 0.0
+        self.accepted, self.retries, self.asked_at, self.metric_due = 1, 0, 0.0, 0.0
         self.is_over = self.is_stopping = False
         self.transport: asyncio.Transport | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -102,15 +107,19 @@ class Keeper(asyncio.Protocol):
             if self.transport is not None:
                 self.leave()
         n, now = self.accepted + 1, time.time()
-        entry = ""
+        entries: list[str] = []
         if self.is_stopping:
-            entry = (f'{{"n":{n},"at":{now},"type":"ended","exit_code":null,"signal":15,"reason":"stopped",'
-                     '"message":"","duration":1.0}')
+            entries.append(f'{{"n":{n},"at":{now},"type":"ended","exit_code":null,"signal":15,"reason":"stopped",'
+                           '"message":"","duration":1.0}')
         elif self.is_busy:
-            entry = (f'{{"n":{n},"at":{now},"type":"metric","kind":"PERIODICAL","parameter_id":0,"sequence":{n - 2},'
-                     '"value":"0.5"}')
+            self.metric_due = self.metric_due or self.asked_at
+            while self.metric_due <= self.asked_at:
+                at = now - (self.asked_at - self.metric_due)
+                entries.append(f'{{"n":{n},"at":{at},"type":"metric","kind":"PERIODICAL","parameter_id":0,'
+                               f'"sequence":{n - 2},"value":"0.5"}}')
+                n, self.metric_due = n + 1, self.metric_due + EACH
         body = (f'{{"keeper":{{"version":1,"journal_id":"{self.name}","host":"box","pid":1}},"sent_at":{now},'
-                f'"entries":[{entry}]}}')
+                f'"entries":[{",".join(entries)}]}}')
         self.sent = self.head + f"{len(body)}\r\n\r\n{body}".encode()
         self.send()
 
@@ -128,10 +137,12 @@ class Keeper(asyncio.Protocol):
 
     def broken(self) -> None:
         """Where somebody waits for an answer: again, at the other address."""
+        if not self.asked_at:
+            return  # it makes another connection with its next report
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        if self.asked_at and not self.is_over:
+        if not self.is_over:
             self.place += 1
             self.fleet.found.repeated += 1
             pause = min(PAUSES[0] * 2 ** (self.retries // len(self.fleet.plan.ports)), PAUSES[1])
@@ -184,6 +195,7 @@ class Keeper(asyncio.Protocol):
         if status != 200:
             if status in (429, 503):  # it is asked to come again
                 found.repeated += 1
+                found.put_off += 1
                 self.timer = fleet.loop.call_later(1.0, self.send)
                 return
             found.refused += 1
@@ -195,7 +207,6 @@ class Keeper(asyncio.Protocol):
         found.answered += 1
         found.durations.append(now - self.asked_at)
         found.sent_at.append(self.asked_at)
-        due = self.asked_at + EACH
         self.asked_at, self.retries = 0.0, 0
         self.accepted = document["accepted"]
         if self.is_stopping:
@@ -208,6 +219,9 @@ class Keeper(asyncio.Protocol):
         if document["orders"]:
             self.stop(by_answer=True)
         elif self.is_busy:
+            gather_for = document.get("gather_for", 0.0)
+            found.gathered.append(gather_for)
+            due = max(self.metric_due, now + gather_for)
             self.timer = fleet.loop.call_later(max(0.0, due - now), self.fire)
         else:
             found.quiet += 1

@@ -5,6 +5,7 @@ Without a manifest, or with a member that is not as it says, a file is no whole 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -17,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from nniweb.backups.progress import Progress
+from nniweb.backups.segments import Packed, Segments, sound
 from trialkeeper.durable_files import put_in_place
 
 #: Grows when an older program could not read the file. 2: it says what it holds, which need not be all; 1: all.
@@ -32,18 +34,38 @@ class NotABackup(Exception):
 class BackupWriter:
     """Writes a draft beside the file and puts it in its place when it is whole. Only its owner can read it."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+    def __init__(self, path: Path, folder: Path | None = None) -> None:
+        """``folder``: where the draft is, with a journal, so that a writer that was interrupted is gone on with; what
+        it has left there is read through. The journal is there before the draft. Raises OSError.
+        """
         self._path = path
-        self.draft = path.with_name(f".{path.name}.draft")
-        self._file = os.fdopen(os.open(self.draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
-        self._tar = tarfile.open(fileobj=self._file, mode="w:gz", compresslevel=3)  # noqa: SIM115  # until close
-        self._members: dict[str, str] = {}
+        self.draft = path.with_name(f".{path.name}.draft") if folder is None else folder / "draft"
+        so_far, self._journal = Packed(), None
+        if folder is not None:
+            so_far, self._journal = _gone_on_with(self.draft, folder / "journal")
+        self._file = os.fdopen(os.open(self.draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
+        self._file.truncate(so_far.packed)
+        self._file.seek(so_far.packed)
+        self._segments = Segments(self._file, self._journal, so_far)
+        self._members = dict(so_far.members)
+        self._inside = so_far.inside
+        if self._inside is None:
+            self._tar = self._opened()
+        #: Bytes that an interrupted writer had packed.
+        self.packed_before = so_far.packed
         #: Names of files that went away while they were to be read.
         self.gone: list[str] = []
 
-    def add(self, path: Path, name: str, progress: Progress | None = None) -> None:
-        """Add a file; one that has gone meanwhile is noted, not an error. ``progress`` is told of its bytes."""
+    def _opened(self) -> tarfile.TarFile:
+        return tarfile.open(fileobj=self._segments, mode="w")  # type: ignore[call-overload, no-any-return]  # tell, write
+
+    def add(self, path: Path, name: str, progress: Progress | None = None, *, is_fixed: bool = False) -> None:
+        """Add a file, unless it was added; one that has gone meanwhile is noted, not an error. ``progress`` is told of
+        its bytes. ``is_fixed``: it is the same where the writing was interrupted and goes on; others are then added
+        from their beginning.
+        """
+        if self.has(name):
+            return
         try:
             source = open(path, "rb")  # noqa: SIM115  # closed below
         except FileNotFoundError:
@@ -52,8 +74,30 @@ class BackupWriter:
         with source:
             size = os.fstat(source.fileno()).st_size
             counted = _Counted(source, size, progress)
-            self._tar.addfile(self._info(name, size), counted)
+            if self._inside is not None:
+                self._add_rest(counted, name, size)
+            else:
+                info = self._info(name, size)
+                if is_fixed:
+                    begins = self._tar.offset + len(info.tobuf(self._tar.format))
+                    self._segments.inside = (name, size, begins)
+                self._tar.addfile(info, counted)
             self._members[name] = counted.sha256
+            self._segments.added(name, counted.sha256)
+
+    def _add_rest(self, counted: _Counted, name: str, size: int) -> None:
+        """Of the file in the middle of which the writing was interrupted."""
+        assert self._inside is not None
+        was, size_then, begins = self._inside
+        assert (name, size) == (was, size_then), f"{name} ({size} bytes) is not the file that was being added, {was}"
+        self._segments.inside, self._inside = self._inside, None
+        for _ in counted.pieces(min(size, self._segments.tell() - begins)):
+            pass  # it is in the tar; for the check sum
+        for piece in counted.pieces(size):
+            self._segments.write(piece)
+        end = begins + size + -size % tarfile.BLOCKSIZE
+        self._segments.write(bytes(end - self._segments.tell()))
+        self._tar = self._opened()
 
     def has(self, name: str) -> bool:
         """Whether a file of this name was added."""
@@ -64,11 +108,19 @@ class BackupWriter:
         text = json.dumps({"format": FORMAT, **about, "members": self._members}, indent=1).encode()
         self._tar.addfile(self._info(MANIFEST, len(text)), io.BytesIO(text))
         self._tar.close()
-        self._file.close()
+        self._segments.finish()
+        self.leave()
         put_in_place(str(self.draft), str(self._path))
 
+    def leave(self) -> None:
+        """Let go of the files, for a later writer to go on with."""
+        for file in (self._file, self._journal):
+            with contextlib.suppress(OSError):  # what was not flushed is not in the journal; the disk may be full
+                if file is not None:
+                    file.close()
+
     def give_up(self) -> None:
-        self._file.close()
+        self.leave()
         self.draft.unlink(missing_ok=True)
 
     @staticmethod
@@ -76,6 +128,15 @@ class BackupWriter:
         info = tarfile.TarInfo(name)
         info.size, info.mode = size, 0o600
         return info
+
+
+def _gone_on_with(draft: Path, journal: Path) -> tuple[Packed, IO[bytes]]:
+    """What is whole of a draft, and its journal, cut behind what says so."""
+    so_far, told = sound(draft, journal) if draft.exists() and journal.exists() else (Packed(), 0)
+    file = os.fdopen(os.open(journal, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
+    file.truncate(told)
+    file.seek(told)
+    return so_far, file
 
 
 class _Counted:
@@ -93,6 +154,12 @@ class _Counted:
         if self._progress is not None:
             self._progress.add(len(piece))
         return piece
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The next bytes, at most so many."""
+        end = max(0, self._left - size)
+        while self._left > end:
+            yield self.read(min(_PIECE, self._left - end))
 
     @property
     def sha256(self) -> str:

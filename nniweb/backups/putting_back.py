@@ -46,7 +46,7 @@ def put_back(path: Path, force: bool, now: datetime) -> tuple[dict[str, Any], Pa
         try:
             manifest = unpack(path, scratch)
             _check(manifest, scratch)
-            aside = _aside(data_folder, now) if was_used else None
+            aside = make_aside(data_folder, now) if was_used else None
             if KEYS not in _parts(manifest):
                 _name_of(scratch).write_text(manifest["installation"])
                 flush_file(str(_name_of(scratch)))
@@ -113,9 +113,17 @@ def _name_of(folder: Path) -> Path:
     return folder / "installation-name"
 
 
-def _aside(data_folder: Path, now: datetime) -> Path:
-    aside = data_folder.with_name(f"{data_folder.name}.before-restore-{now:%Y%m%d-%H%M%S}")
-    aside.mkdir(mode=0o700)
+def make_aside(data_folder: Path, now: datetime) -> Path:
+    """A new folder for what was there: beside the data folder, or in it where nothing can be moved to its side."""
+    name = f"before-restore-{now:%Y%m%d-%H%M%S}"
+    aside = data_folder.with_name(f"{data_folder.name}.{name}")
+    try:
+        if data_folder.stat().st_dev != data_folder.parent.stat().st_dev:
+            raise OSError(f"{data_folder} is a file system of its own")  # into another one nothing can be moved
+        aside.mkdir(mode=0o700)
+    except OSError:  # or the folder around it belongs to somebody else, as /var/lib does
+        aside = data_folder / name
+        aside.mkdir(mode=0o700)
     if database.member_name() == database.POSTGRESQL:
         database.copy_to(aside / database.POSTGRESQL)
     return aside

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +17,10 @@ from django.core.files.storage import default_storage
 from nniweb import __version__
 from nniweb.backups import database
 from nniweb.backups.archive import BackupWriter, plain_files
+from nniweb.backups.database import CannotCopy
 from nniweb.backups.progress import Progress, Say, in_time, nothing
 from nniweb.backups.secrets_in_words import stored_secrets
+from nniweb.backups.unfinished import InUse, NotOurs, Unfinished
 from nniweb.experiments.retention.stored_files import stored_files
 from nniweb.experiments.secrets import sealing
 from nniweb.experiments.sql.schema_version import is_of_this_version
@@ -33,40 +35,98 @@ DATABASE = "database"
 USUALLY = (DATABASE, FILES, CLUSTERS, CHECKPOINTS)
 #: Bytes a second, for estimates: of copying the database, and of packing.
 COPIED, PACKED = 30e6, 40e6
+_NOT_OURS = ("{folder} is no folder that a backup of this user has left, and it is in the way: it is a link, or "
+             "another user owns it or may write to it. Remove it if you know whose it is, or name another file.")
+_IN_USE = "Another process is writing a backup to {path}. Wait for it, or name another file."
 NOT_OF_CLUSTERS = ("trials", "agent", "agents", "code", "keepers", "snapshots")
 
 
 def take(path: Path, now: datetime, parts: Sequence[str] = USUALLY, *, with_stored: bool = False,
-         say: Say = nothing) -> list[str]:
+         say: Say = nothing, goes_on: bool = False) -> list[str]:
     """Write a backup to ``path``, whole or not at all. Returns the names of files that went away meanwhile.
 
     ``parts``: DATABASE, and which of FOLDERS go with it. ``with_stored``: also the files of NNIWEB_FILE_STORAGE, which
-    otherwise stay there alone. ``say`` is told how far it is, where it takes a while. Raises OSError (StorageFailed)
-    and CannotCopy.
+    otherwise stay there alone. ``say`` is told how far it is, where it takes a while. ``goes_on``: go on with one that
+    was interrupted, and leave what there is where this one is (``unfinished``). Raises OSError (StorageFailed) and
+    CannotCopy.
     """
-    writer = BackupWriter(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder: name the file in it that is to be written")
     try:
-        # the database first: a file is there before a row that needs it, and stays as long
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-            copy = Path(scratch) / "database"
-            applied, secrets = database.migrations(), stored_secrets() if is_of_this_version() else []
-            database.copy_to(copy, say)
-            writer.add(copy, database.member_name(), Progress("Packing the database", copy.stat().st_size, say))
-        if len(parts) > 1:
-            size = sum(_size(file) for file in _files(settings.DATA_FOLDER, parts))
-            progress = Progress("Packing files", size, say)
-            for file in _files(settings.DATA_FOLDER, parts):
-                writer.add(file, str(file.relative_to(settings.DATA_FOLDER)), progress)
+        with Unfinished(path) as unfinished:
+            try:
+                note_backup(unfinished.folder)
+                if not goes_on:
+                    unfinished.clear()
+                gone = _take(unfinished, path, now, parts, with_stored, say)
+            except BaseException:
+                if not (goes_on and unfinished.can_go_on):
+                    unfinished.remove()
+                raise
+            unfinished.remove()
+    except InUse:
+        raise CannotCopy(_IN_USE.format(path=path)) from None
+    except NotOurs:
+        raise CannotCopy(_NOT_OURS.format(folder=Unfinished(path).folder)) from None
+    note_backup(path)
+    return gone
+
+
+def discard(path: Path) -> None:
+    """Remove what an interrupted backup to this file has left. Raises OSError and CannotCopy."""
+    try:
+        with Unfinished(path) as unfinished:
+            unfinished.remove()
+    except InUse:
+        raise CannotCopy(_IN_USE.format(path=path)) from None
+    except NotOurs:
+        raise CannotCopy(_NOT_OURS.format(folder=Unfinished(path).folder)) from None
+
+
+def _take(unfinished: Unfinished, path: Path, now: datetime, parts: Sequence[str], with_stored: bool, say: Say
+          ) -> list[str]:
+    """The database first: a file is there before a row that needs it, and stays as long."""
+    wanted = {"installation": settings.INSTALLATION_ID, "version": __version__, "holds": sorted(parts),
+              "database": database.member_name(), "migrations": database.migrations(), **_about_storage(with_stored),
+              "seal_keys": seal_key_marks()}
+    found = unfinished.taken_at(wanted, now)
+    if found is None:
+        unfinished.clear()
+        taken_at, more = now, {"secrets": stored_secrets() if is_of_this_version() else []}
+        database.copy_to(unfinished.database, say)
+        unfinished.keep(wanted, taken_at, more)
+    else:
+        taken_at, more = found
+    writer = BackupWriter(path, unfinished.folder)
+    try:
+        if found is not None:
+            say(f"A backup that was interrupted is continued: the database as it was at {taken_at:%Y-%m-%d %H:%M:%S} "
+                f"UTC is copied, and {writer.packed_before / 1e6:,.1f} MB are packed.")
+        if not writer.has(database.member_name()):
+            size = unfinished.database.stat().st_size
+            writer.add(unfinished.database, database.member_name(), Progress("Packing the database", size, say),
+                       is_fixed=True)
+        _add_files(writer, parts, say)
         if with_stored and is_elsewhere() and FILES in parts:
-            _add_stored(writer, path)
-        writer.finish({"installation": settings.INSTALLATION_ID, "taken_at": now.isoformat(), "version": __version__,
-                       "holds": sorted(parts), "database": database.member_name(), "migrations": applied,
-                       **_about_storage(with_stored), "seal_keys": seal_key_marks(), "secrets": secrets})
-        note_backup(path)
+            _add_stored(writer, unfinished.folder / "file")
+        writer.finish({**wanted, "taken_at": taken_at.isoformat(), **more})
     except BaseException:
-        writer.give_up()
+        writer.leave()
         raise
     return writer.gone
+
+
+def _add_files(writer: BackupWriter, parts: Sequence[str], say: Say) -> None:
+    def names() -> Iterator[tuple[Path, str]]:
+        for file in _files(settings.DATA_FOLDER, parts):
+            name = str(file.relative_to(settings.DATA_FOLDER))
+            if not writer.has(name):
+                yield file, name
+
+    if len(parts) > 1:
+        progress = Progress("Packing files", sum(_size(file) for file, _ in names()), say)
+        for file, name in names():
+            writer.add(file, name, progress)
 
 
 def expected(parts: Sequence[str] = USUALLY) -> str:
@@ -95,21 +155,21 @@ def _about_storage(with_stored: bool) -> dict[str, str]:
     return {"stored_elsewhere": str(storages["default"]["OPTIONS"]["backend"])}
 
 
-def _add_stored(writer: BackupWriter, path: Path) -> None:
-    """The files of the storage, one after another, as if they were in the data folder."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-        copy = Path(scratch) / "file"
-        for name, _ in stored_files():
-            member = f"{FILES}/{name}"
-            if writer.has(member):  # it waits in the data folder to be moved
-                continue
-            try:
-                with default_storage.open(name) as source, open(copy, "wb") as goal:
-                    shutil.copyfileobj(source, goal, 1024 * 1024)
-            except FileNotFoundError:
-                writer.gone.append(member)
-                continue
-            writer.add(copy, member)
+def _add_stored(writer: BackupWriter, copy: Path) -> None:
+    """The files of the storage, one after another, as if they were in the data folder. ``copy``: a file for each in
+    turn.
+    """
+    for name, _ in stored_files():
+        member = f"{FILES}/{name}"
+        if writer.has(member):  # it waits in the data folder to be moved, or was added before an interruption
+            continue
+        try:
+            with default_storage.open(name) as source, open(copy, "wb") as goal:
+                shutil.copyfileobj(source, goal, 1024 * 1024)
+        except FileNotFoundError:
+            writer.gone.append(member)
+            continue
+        writer.add(copy, member)
 
 
 def _files(data_folder: Path, parts: Sequence[str]) -> Iterator[Path]:

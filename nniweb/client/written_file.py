@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nniweb.client.errors import ClientError
 
 
-def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write the pieces, one after the other, as one file. Raises ClientError, and what making the pieces raises."""
-    draft = path.with_name(f".{path.name}.draft")
+@contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """Where to write, as a new file, what is ``path`` when this ends without an error; else nothing is left of it.
+
+    Its name is one that nobody knows before: others may write to the folder, too, and put a link there.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.draft")
     try:
-        with open(draft, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
+        yield draft
         draft.replace(path)
-    except OSError as error:
-        raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write the pieces, one after the other, as one file. Raises ClientError, and what making the pieces raises."""
+    try:
+        with drafted(path) as draft, open(draft, "xb") as file:
+            for piece in pieces:
+                file.write(piece)
+    except OSError as error:
+        raise ClientError(f"{path} cannot be written: {error.strerror}.") from None

@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import sys
 from typing import TextIO
 
@@ -13,7 +14,8 @@ from nniweb.process.garbage import do_not_look, look_seldom
 def main(arguments: list[str] | None = None) -> None:
     """Run what the arguments (those of this process) say. Ends with SystemExit where that is no success.
 
-    Whoever reads the output may stop reading (``| head -1``): that is no failure. What failed before stays one.
+    Whoever reads the output may stop reading (``| head -1``): that is no failure. What failed before stays one. Ctrl-C
+    ends the process by its signal.
     """
     _open_closed_streams()
     try:
@@ -22,10 +24,18 @@ def main(arguments: list[str] | None = None) -> None:
         finally:
             look_seldom()
             sys.stdout.flush()
+    except KeyboardInterrupt:  # before a command looks after it, such as in the first second of a server
+        _end_by_ctrl_c()
     except BrokenPipeError as error:
         for stream in (sys.stdout, sys.stderr):
             _let_go(stream)
         sys.exit(error.__context__.code if isinstance(error.__context__, SystemExit) else 0)
+
+
+def _end_by_ctrl_c() -> None:
+    """Without a traceback, and so that who started this process sees that the signal ended it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _open_closed_streams() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import math
 import re
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from nniweb.keeperapi.checkpoint_calls import CheckpointCalls
 from nniweb.keeperapi.group_commit import GroupCommit, TooManyWaiting
 from nniweb.keeperapi.report_limits import ReportLimits
 from nniweb.keeperapi.waiting_places import MAX_QUESTION_BYTES, WaitingPlaces, read_question
+from nniweb.middleware.allowances import ANYBODYS_BYTES
 from nniweb.middleware.backpressure import with_backpressure
 from nniweb.observability import process_figures
 from nniweb.storage.elsewhere import StorageFailed
@@ -115,11 +117,21 @@ class KeeperApplication:
             counted = _Counting(receive, with_backpressure(send) if name in _IN_PIECES else send,
                                 scope.get("extensions", {}).get(REST_OF_BODY))
             try:
-                handler = self.checkpoints if name in CHECKPOINT_CALLS else self
-                await getattr(handler, name)(match, token_hash, headers, counted, counted.send)
+                # bodies of checkpoints are files, those of other calls are in memory
+                is_checkpoint = name in CHECKPOINT_CALLS
+                is_large = not is_checkpoint and _has_large_body(headers)
+                with limits.large_body(caller) if is_large else nullcontext():
+                    handler = self.checkpoints if is_checkpoint else self
+                    await getattr(handler, name)(match, token_hash, headers, counted, counted.send)
             except RefusedReport as error:
                 counted.status = error.status
                 raise
+            except OSError as error:
+                if not counted.has_begun:
+                    raise
+                # it cannot become another answer: shorter than its length, the web server ends it with the connection
+                logger.warning("an answer to a keeper ends in the middle: %s", str(error) or type(error).__name__)
+                await counted.send({"type": "http.response.body", "body": b""})
             finally:
                 limits.sent(caller, counted.size)
                 limits.answered(caller, address, counted.status)
@@ -217,6 +229,10 @@ class KeeperApplication:
         await send_document(send, 200, {"installation": settings.INSTALLATION_ID})
 
 
+def _has_large_body(headers: dict[bytes, str]) -> bool:
+    return b"transfer-encoding" in headers or (length_of(headers) or 0) > ANYBODYS_BYTES
+
+
 def _may_report_for_others(job_name: str, token_hash: str) -> None:
     """Whether the token opens the job. Raises RefusedReport, also of a job that is not known with 401: by 404 a server
     says that it does not take several reports at once.
@@ -234,6 +250,7 @@ class _Counting:
         self._receive, self._send, self._rest = receive, send, rest
         self.size = 0
         self.status = 500
+        self.has_begun = False
 
     async def __call__(self) -> ASGIEvent:
         message = await self._receive()
@@ -250,5 +267,5 @@ class _Counting:
 
     async def send(self, message: ASGIEvent) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status, self.has_begun = message["status"], True
         await self._send(message)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import close_old_connections
 from django.utils import timezone
 
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
@@ -22,6 +21,7 @@ from nniweb.experiments.checkpoints.chunk_files import (
     is_cheap_to_ask,
     manifest_path,
 )
+from nniweb.experiments.checkpoints.deleted_meanwhile import ExperimentDeleted
 from nniweb.experiments.checkpoints.incoming_file import IncomingFile
 from nniweb.experiments.checkpoints.stored_checkpoints import (
     add_checkpoint,
@@ -39,7 +39,8 @@ from nniweb.experiments.checkpoints.stored_checkpoints import (
 )
 from nniweb.experiments.models import Attempt, Experiment
 from nniweb.experiments.quotas.checkpoint_quota import why_no_checkpoints_more
-from nniweb.keeperapi.job_files import saving_attempt
+from nniweb.experiments.sql.idle_connections import give_connection_back
+from nniweb.keeperapi import job_files
 from trainingservice.receiver import checkpoint_manifests
 from trainingservice.receiver.report_reading import RefusedReport
 from trainingservice.words.byte_size import byte_size
@@ -151,14 +152,16 @@ def chunks_to_send(job_name: str, token_hash: str, body: IncomingFile) -> bytes:
 @contextmanager
 def _attempt(job_name: str, token_hash: str, body: IncomingFile | None = None) -> Iterator[Attempt]:
     try:
-        attempt = saving_attempt(job_name, token_hash)
+        attempt = job_files.saving_attempt(job_name, token_hash)
         if attempt.stage == Attempt.Stage.ENDED:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
         yield attempt
+    except ExperimentDeleted:
+        raise job_files.deleted_meanwhile() from None
     finally:
         if body is not None:
             body.close()
-        close_old_connections()
+        give_connection_back()
 
 
 def _that_keeps(attempt: Attempt) -> Experiment:

@@ -22,6 +22,7 @@ from nniweb.database.outage_logs import first_line
 from nniweb.experiments.ingest import reports, unsupported_protocol
 from nniweb.experiments.ingest.one_report import Delivery
 from nniweb.experiments.ingest.report_answers import Answer
+from nniweb.experiments.ingest.report_gathering import gathering
 from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.keeperapi.report_spans import ReportSpans
@@ -71,7 +72,7 @@ class GroupCommit:
         #: Monotonic time at which the first report of the group under way arrived.
         self._oldest: float | None = None
         self._spans = ReportSpans()
-        process_figures.show_queue(self._queue.qsize, self._oldest_seconds)
+        process_figures.show_queue(self._queue.qsize, self._oldest_seconds, lambda: gathering.seconds)
 
     def _oldest_seconds(self) -> float:
         oldest = self._oldest
@@ -160,6 +161,7 @@ class GroupCommit:
                 answers = self._store(group)
                 give_connection_back()
                 self._answer(group, answers)
+                gathering.waited(time.monotonic() - group[0].arrived)
                 self._trace(group, answers)
                 intervals.count_if_due()
                 give_connection_back()

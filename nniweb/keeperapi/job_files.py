@@ -7,15 +7,17 @@ from pathlib import Path, PurePosixPath
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
-from django.db import close_old_connections
 from django.db.models import Count, Sum
 from django.utils import timezone
 
+from nniweb.experiments.checkpoints.deleted_meanwhile import ExperimentDeleted, unless_deleted
 from nniweb.experiments.downloads.kept_files import hash_of_content
 from nniweb.experiments.ingest.one_report import authenticate
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.launch.job_forms import application_form, first_parameters
 from nniweb.experiments.models import Attempt, Experiment, Trial, TrialFile
+from nniweb.experiments.retention.removal import remove_file
+from nniweb.experiments.sql.idle_connections import give_connection_back
 from nniweb.experiments.sql.selected_rows import select
 from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.platforms import load_platform
@@ -48,7 +50,7 @@ def job_document_of(job_name: str, token_hash: str) -> contract.JobDocument:
         gpus = None if attempt.gpu_indices is None else tuple(attempt.gpu_indices)
         return job_document(form, platform=service.platform, code=code, gpu_indices=gpus)
     finally:
-        close_old_connections()
+        give_connection_back()
 
 
 def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
@@ -71,7 +73,7 @@ def code_of(experiment_id: str, token_hash: str) -> tuple[Path, str]:
                                                         "the server's storage.") from None
         raise RefusedReport(401, contract.ERROR_TOKEN, "This token is not valid for this experiment's code.")
     finally:
-        close_old_connections()
+        give_connection_back()
 
 
 def may_start(job_name: str, token_hash: str) -> None:
@@ -80,7 +82,7 @@ def may_start(job_name: str, token_hash: str) -> None:
         if _opened(job_name, token_hash).stage == Attempt.Stage.ENDED:
             raise RefusedReport(410, contract.ERROR_GONE, "This attempt has ended.")
     finally:
-        close_old_connections()
+        give_connection_back()
 
 
 def may_report(job_name: str, token_hash: str) -> None:
@@ -88,7 +90,7 @@ def may_report(job_name: str, token_hash: str) -> None:
     try:
         _opened(job_name, token_hash)
     finally:
-        close_old_connections()
+        give_connection_back()
 
 
 def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
@@ -104,27 +106,43 @@ def keep_file(job_name: str, token_hash: str, name: str, body: bytes) -> None:
                                 f"At most {MOST_FILES} files and {MOST_BYTES // 2**20} MB are kept for one trial.")
         # the name never becomes a path of ours: the row holds it
         path = f"trials/{attempt.job_name}/{secrets.token_hex(8)}"
-        try:
-            default_storage.save(path, ContentFile(body))
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                default_storage.delete(path)
-            logger.warning("a file of job %s cannot be stored at the moment: %s", job_name, error)
-            raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
-        old = TrialFile.objects.filter(attempt=attempt, name=name).first()
-        if old is not None:
-            try:  # first: a file without a row would never be removed
-                default_storage.delete(old.storage_path)
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    default_storage.delete(path)
-                logger.warning("a file of job %s cannot be replaced at the moment: %s", job_name, error)
-                raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
-        TrialFile.objects.update_or_create(attempt=attempt, name=name,
-                                           defaults={"size": len(body), "sha256": hash_of_content(body),
-                                                     "storage_path": path})
+        with unless_deleted(attempt.trial.experiment_id, lambda: _remove(attempt, path)):
+            _store(attempt, name, path, body)
+    except ExperimentDeleted:
+        raise deleted_meanwhile() from None
+    except OSError as error:
+        logger.warning("a file of job %s cannot be stored at the moment: %s", job_name, error)
+        raise RefusedReport(503, contract.ERROR_BUSY, "The server cannot store files at the moment.") from None
     finally:
-        close_old_connections()
+        give_connection_back()
+
+
+def _store(attempt: Attempt, name: str, path: str, body: bytes) -> None:
+    """Raises what the storage and the database raise; then nothing is left at ``path``, as far as the storage removes
+    it: a file without a row would never be removed.
+    """
+    try:
+        default_storage.save(path, ContentFile(body))
+        old = TrialFile.objects.filter(attempt=attempt, name=name).first()
+        if old is not None:  # before its row is another's
+            default_storage.delete(old.storage_path)
+        TrialFile.objects.update_or_create(attempt=attempt, name=name, defaults={
+            "size": len(body), "sha256": hash_of_content(body), "storage_path": path})
+    except Exception:
+        with contextlib.suppress(OSError):
+            default_storage.delete(path)
+        raise
+
+
+def _remove(attempt: Attempt, path: str) -> None:
+    """What ``_store`` has stored."""
+    remove_file(path)
+    TrialFile.objects.filter(attempt=attempt, storage_path=path).delete()
+
+
+def deleted_meanwhile() -> RefusedReport:
+    """The answer to a keeper whose experiment was deleted while it sent something."""
+    return RefusedReport(410, contract.ERROR_GONE, "The experiment of this trial was deleted.")
 
 
 def _opened(job_name: str, token_hash: str) -> Attempt:
@@ -139,9 +157,12 @@ def saving_attempt(job_name: str, token_hash: str) -> Attempt:
     """
     attempt = _authenticated(_of_job(("id", "job_name", "number", "journal_id", "token_hashes", "end_received_at",
                                       "stage", "trial"), job_name), token_hash)
-    [attempt.trial] = select(Trial, ("id", "experiment"), "WHERE id = %s", [attempt.trial_id])
-    [attempt.trial.experiment] = select(Experiment, ("id", "public_id", "config", "owner", "group"), "WHERE id = %s",
-                                        [attempt.trial.experiment_id])
+    try:
+        [attempt.trial] = select(Trial, ("id", "experiment"), "WHERE id = %s", [attempt.trial_id])
+        [attempt.trial.experiment] = select(Experiment, ("id", "public_id", "config", "owner", "group"),
+                                            "WHERE id = %s", [attempt.trial.experiment_id])
+    except ValueError:  # there is none any more
+        raise deleted_meanwhile() from None
     return attempt
 
 

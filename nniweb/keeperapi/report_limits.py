@@ -9,11 +9,14 @@ Per process; used on the event loop, and thread-safe.
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from nniweb.process.token_bucket import TokenBucket
+from trainingservice.receiver.report_reading import RefusedReport
+from trialkeeper import contract
 
 #: A bucket holds what comes in so many seconds: a burst of that size is nothing special.
 BURST_SECONDS = 10.0
@@ -22,6 +25,9 @@ REFUSED_A_SECOND, REFUSED_BURST = 50.0, 500.0
 #: A sender that was not heard for so many seconds is forgotten: its buckets are full again, and a keeper has ended or
 #: is one of many quiet ones.
 FORGET_AFTER = 60.0
+#: Large bodies of one sender that may come at once: each is in memory until it is whole, and keepers send one. What was
+#: cut off on its way takes a while to be noticed.
+MOST_BODIES = 3
 #: Senders that are remembered at most; the longest unused ones are forgotten first, which fills their buckets.
 MOST_SENDERS = 20_000
 
@@ -46,6 +52,7 @@ class ReportLimits:
         self._calls, self._bytes, self._clock = calls, mega_bytes * 1e6, clock
         self._callers: OrderedDict[Caller, _Sender] = OrderedDict()
         self._addresses: OrderedDict[str, _Sender] = OrderedDict()
+        self._bodies: dict[Caller, int] = {}
         self._lock = threading.Lock()
 
     def seconds_to_wait(self, caller: Caller, address: str) -> float:
@@ -61,6 +68,23 @@ class ReportLimits:
             if not seconds:
                 sender.calls.spend(1)
             return seconds
+
+    @contextmanager
+    def large_body(self, caller: Caller) -> Iterator[None]:
+        """While a large body of this sender comes and is used. Raises RefusedReport where too many do."""
+        with self._lock:
+            others = self._bodies.get(caller, 0)
+            if others >= MOST_BODIES:
+                raise RefusedReport(429, contract.ERROR_BUSY, "This keeper sends several large requests already.",
+                                    retry_after=2)
+            self._bodies[caller] = others + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._bodies[caller] -= 1
+                if not self._bodies[caller]:
+                    del self._bodies[caller]
 
     def sent(self, caller: Caller, size: int) -> None:
         """So many bytes came. They may be more than were left: then the next call waits for longer."""

@@ -8,10 +8,10 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import orjson
-from django.db import close_old_connections
 
 from nniweb.experiments.ingest.place_requests import PlaceRequest, look, read_request
 from nniweb.experiments.pubsub import doorbell
+from nniweb.experiments.sql.idle_connections import give_connection_back
 from trainingservice.receiver.report_reading import RefusedReport
 from trialkeeper import contract
 
@@ -91,4 +91,4 @@ def _look(job_name: str, token_hash: str, asked: PlaceRequest) -> tuple[dict[str
     try:
         return look(job_name, token_hash, asked)
     finally:
-        close_old_connections()
+        give_connection_back()

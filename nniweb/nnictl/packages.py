@@ -20,6 +20,7 @@ from typing import Any
 
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
+from nniweb.client.written_file import drafted
 from nniweb.nniapi.profile_database import write_profile
 from nniweb.nnictl.session import Session
 from nniweb.storage.own_files import COMMAND
@@ -48,12 +49,8 @@ def save(session: Session, options: argparse.Namespace) -> None:
             (folder / "db").mkdir(parents=True)
             _write(session, experiment, folder)
             target.parent.mkdir(parents=True, exist_ok=True)
-            draft = target.with_name(f".{target.name}.draft")
-            try:
+            with drafted(target) as draft:
                 _pack(folder, draft)
-                draft.replace(target)
-            finally:
-                draft.unlink(missing_ok=True)
     except (OSError, sqlite3.Error) as error:
         raise ClientError(f"{target} cannot be written: {error}.") from None
     session.say(f"Experiment {experiment.id} was saved in {target}.")

@@ -7,6 +7,7 @@ again.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count, Min
 from django.utils import timezone
@@ -14,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nniweb.database.database_clock import database_now
+from nniweb.database.database_clock import DatabaseNow
 from nniweb.experiments.clusters.lease import LEASE_SECONDS
 from nniweb.experiments.clusters.worker_presence import alive_workers
 from nniweb.experiments.models import Attempt, Cluster, Experiment, NotificationDelivery, Trial
@@ -32,7 +33,8 @@ class DatabaseFigures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now = timezone.now()
-        clusters = {cluster.pk: cluster for cluster in Cluster.objects.only(
+        # with the database's clock, which would be a question more
+        clusters = {cluster.pk: cluster for cluster in Cluster.objects.annotate(asked_at=DatabaseNow()).only(
             "name", "lease_holder", "lease_epoch", "lease_expires_at")}
         places = {pk: (clusters[cluster].name, status) for pk, cluster, status in
                   Experiment.objects.filter(deleted_at=None).values_list("pk", "cluster", "status")
@@ -42,7 +44,7 @@ class DatabaseFigures(Collector):
         yield from self._trials(cluster_of)
         yield from self._waiting(cluster_of)
         yield from self._ages(cluster_of, now)
-        yield from self._leases(clusters.values(), database_now())
+        yield from self._leases(clusters.values())
         yield from self._notifications(now)
         alive = GaugeMetricFamily("nniweb_workers", "Workers that have reported recently.")
         alive.add_metric([], alive_workers().count())
@@ -119,7 +121,9 @@ class DatabaseFigures(Collector):
         oldest.add_metric([], (now - late["first"]).total_seconds() if late["first"] else 0.0)
         yield from (waiting, oldest)
 
-    def _leases(self, clusters: Iterable[Cluster], now: datetime) -> Iterator[Metric]:
+    @staticmethod
+    def _leases(clusters: Iterable[Any]) -> Iterator[Metric]:
+        """``clusters``: with the database's time as ``asked_at``."""
         held = GaugeMetricFamily("nniweb_lease_held", "1 while a worker holds the lease of the "
                                                       "cluster.", labels=["cluster"])
         epoch = GaugeMetricFamily("nniweb_lease_epoch",
@@ -129,9 +133,9 @@ class DatabaseFigures(Collector):
                                 labels=["cluster"])
         for cluster in clusters:
             expires = cluster.lease_expires_at
-            is_held = bool(cluster.lease_holder) and expires is not None and expires > now
+            is_held = bool(cluster.lease_holder) and expires is not None and expires > cluster.asked_at
             held.add_metric([cluster.name], float(is_held))
             epoch.add_metric([cluster.name], cluster.lease_epoch)
             if cluster.lease_holder and expires is not None:
-                age.add_metric([cluster.name], max(0.0, LEASE_SECONDS - (expires - now).total_seconds()))
+                age.add_metric([cluster.name], max(0.0, LEASE_SECONDS - (expires - cluster.asked_at).total_seconds()))
         yield from (held, epoch, age)

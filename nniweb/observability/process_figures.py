@@ -32,6 +32,9 @@ reports_waiting = Gauge("nniweb_reports_waiting", "Reports that wait to be store
 oldest_report_seconds = Gauge("nniweb_oldest_report_waiting_seconds",
                               "How long the oldest unanswered report has waited; 0 if there is none.",
                               registry=registry)
+gather_seconds = Gauge("nniweb_report_gather_seconds",
+                       "For how many seconds keepers are asked to gather metrics and output; 0 if they are not.",
+                       registry=registry)
 round_seconds = Histogram("nniweb_round_seconds", "Time of one round of the worker over a cluster's "
                                                   "experiments.", ["cluster"],
                           registry=registry, buckets=SECONDS)
@@ -48,7 +51,9 @@ clusters_driven = Gauge("nniweb_cluster_driven", "1 while this process runs the 
                         registry=registry)
 
 
-def show_queue(waiting: Callable[[], float], oldest_seconds: Callable[[], float]) -> None:
-    """Ask these for the queue of reports whenever the figures are read."""
+def show_queue(waiting: Callable[[], float], oldest_seconds: Callable[[], float],
+               gathered: Callable[[], float]) -> None:
+    """Ask these for the queue of reports, and how long keepers gather, whenever the figures are read."""
     reports_waiting.set_function(waiting)
+    gather_seconds.set_function(gathered)
     oldest_report_seconds.set_function(oldest_seconds)

@@ -24,6 +24,9 @@ READ_BYTES = 256 * 1024
 class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
     """What Twisted makes of a connection, with our limits. ``factory`` has allowances and connections."""
 
+    #: Twisted's, which looks at it before each request: whether those that have come wait until an answer is taken.
+    paused: bool = False
+
     def __init__(self) -> None:
         super().__init__()
         self.held = 0
@@ -31,6 +34,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
         self.due: float | None = None
         #: Seconds that were left of that when the body was paused.
         self._left = 0.0
+        #: Whether it is: nothing is read here then, whatever becomes of answers.
+        self._is_body_paused = False
         #: Whether nothing has come since the connection began or its last request was answered.
         self._is_idle = False
         #: Whether what still comes is thrown away: the connection ends.
@@ -62,7 +67,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
         if self._is_leaving:
             self._throw_away(len(data))
             return
-        if self._is_idle:
+        if self._is_idle and not self.paused:
             self._is_idle = False
             self.due = time.monotonic() + self._allowances.headers_seconds
         super().dataReceived(data)
@@ -121,7 +126,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
     def allContentReceived(self) -> None:
         if self._is_leaving:
             return
-        self.due = None
+        self.due, self._is_body_paused = None, False
         self._connections.works(self)
         super().allContentReceived()
 
@@ -130,15 +135,36 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
     def pause_body(self) -> None:
         if self.due is not None:
             self._left = self.due - time.monotonic()
-        self.due = None
+        self.due, self._is_body_paused = None, True
         self._networkProducer.pauseProducing()
 
     def resume_body(self) -> None:
         if self._is_leaving or self._handlingRequest:
             return
         # not anew: who sends a little again and again would never be too slow
-        self.due = time.monotonic() + self._left
-        self._networkProducer.resumeProducing()
+        self.due, self._is_body_paused = time.monotonic() + self._left, False
+        if not self._waitingForTransport:
+            self._networkProducer.resumeProducing()
+
+    # --- when who asked is slower than the answer ------------------------------------------------
+
+    def resumeProducing(self) -> None:
+        """What was written has been taken: Twisted would read on, also of a body that is paused."""
+        if self._is_body_paused:
+            self._waitingForTransport = False
+            if self._requestProducer is not None:
+                self._requestProducer.resumeProducing()
+            return
+        super().resumeProducing()
+        if self.paused:
+            self.paused = False
+            if self._buffer:
+                self.dataReceived(b"")
+
+    def _wait_until_read(self) -> None:
+        """No further request before this answer has been taken: of one who only asks, answers would fill the memory."""
+        self.paused = True
+        self._networkProducer.pauseProducing()
 
     # --- a body that a thread reads -----------------------------------------------------------
 
@@ -174,6 +200,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
             self._is_idle = True
             self.due = self._when_read(self._allowances.idle_seconds)
             self._connections.waits(self)
+            if self._waitingForTransport:
+                self._wait_until_read()
         super().requestDone(request)
 
     def _leave(self) -> None:
@@ -219,6 +247,10 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # Twisted's is not annotated
 
     def make_room(self) -> None:
         """See ``nniweb.web_server.connections.Connection``."""
+        self.cut()
+
+    def cut(self) -> None:
+        """End at once, in the middle of what is read or written: the other side sees that it is not whole."""
         self._is_leaving = True
         self._connections.works(self)
         self.transport.abortConnection()

@@ -7,9 +7,11 @@ from io import BytesIO
 from typing import Any
 
 from daphne.http_protocol import WebRequest
+from twisted.web.http import NO_BODY_CODES
 
 from nniweb.http.asgi import REST_OF_BODY, ASGIEvent, ASGIReceiveCallable, BodyReader, Scope
 from nniweb.web_server.websocket import WebSocket
+from trialkeeper.whole_number import whole_number
 
 
 class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
@@ -110,6 +112,25 @@ class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
             return message
 
         return taken
+
+    def handle_exception(self, exception: BaseException) -> None:
+        """The application failed. An answer that has begun cannot become another one: its reader would wait for the
+        rest for ever, and the error here would end Daphne's looking after applications.
+        """
+        if not self._response_started:
+            super().handle_exception(exception)
+        elif self.channel is not None:
+            self.channel.cut()
+
+    def finish(self) -> None:
+        """The application says that the answer is whole. One that is shorter than its length ends with the connection.
+        """
+        length = whole_number(self.responseHeaders.getRawHeaders(b"content-length", [b""])[0])
+        has_body = self.method != b"HEAD" and self.code not in NO_BODY_CODES
+        if has_body and length is not None and self.sentLength < length and self.channel is not None:
+            self.channel.cut()
+        else:
+            super().finish()
 
     def handle_reply(self, message: ASGIEvent) -> None:
         if message.get("type") == "http.response.start" and not self._is_whole:

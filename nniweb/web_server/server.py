@@ -3,7 +3,7 @@
 import resource
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,6 +21,10 @@ from nniweb.web_server.websocket import WebSocket
 
 #: Seconds within which the reactor is to listen on a further port.
 LISTENS_WITHIN = 10.0
+#: Connections that may wait until they are taken; the system's own limit counts, too. Of more the system drops the
+#: first packets, and who sent them tries again after 1, 3 and 7 seconds. Twisted's 50 are what a fleet of keepers that
+#: open connections for their reports makes while the reactor is busy for a tenth of a second.
+BACKLOG = 4096
 
 
 class LoopbackPort:
@@ -38,8 +42,9 @@ class LoopbackPort:
 class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not annotated
     """``options`` are Daphne's. Raises the process's limit on descriptors."""
 
-    def __init__(self, application: ASGI3Application, *, allowances: Allowances | None = None,
-                 ready_callable: Callable[[], None] | None = None, **options: Any) -> None:
+    def __init__(self, application: ASGI3Application, *, endpoints: Iterable[str] = (),
+                 allowances: Allowances | None = None, ready_callable: Callable[[], None] | None = None,
+                 **options: Any) -> None:
         self._allowances, self._is_ready = allowances or Allowances(), ready_callable
 
         def begun(scope: Scope, receive: ASGIReceiveCallable, send: Any) -> Awaitable[None]:
@@ -49,7 +54,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not ann
             return application(scope, request.paced(receive), send)
 
         # what is held of a body is given in one piece
-        super().__init__(begun, ready_callable=self._ready, request_buffer_size=ANYBODYS_BYTES + 1, **options)
+        super().__init__(begun, endpoints=[_with_backlog(endpoint) for endpoint in endpoints],
+                         ready_callable=self._ready, request_buffer_size=ANYBODYS_BYTES + 1, **options)
 
     def _ready(self) -> None:
         """Called when the factories are made and no connection has been taken yet."""
@@ -82,7 +88,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not ann
         def begin() -> None:
             try:
                 listening.set_result(LoopbackPort(reactor.listenTCP(
-                    number, self.http_factory, interface="127.0.0.1")))
+                    number, self.http_factory, backlog=BACKLOG, interface="127.0.0.1")))
             except CannotListenError as error:
                 why = error.socketError.strerror or error.socketError
                 listening.set_exception(OSError(f"port {number} cannot be used: {why}"))
@@ -95,6 +101,12 @@ class Server(daphne.server.Server):  # type: ignore[misc]  # Daphne's is not ann
     def _look(self) -> None:
         self.http_factory.connections.look(time.monotonic())
         reactor.callLater(self._allowances.look_seconds, self._look)
+
+
+def _with_backlog(endpoint: str) -> str:
+    """Twisted's description of where to listen, with ours where it takes one and says none."""
+    return endpoint if not endpoint.startswith(("tcp:", "ssl:", "unix:")) or ":backlog=" in endpoint \
+        else f"{endpoint}:backlog={BACKLOG}"
 
 
 def take_the_place_of_daphnes() -> None:

@@ -17,8 +17,9 @@ import pytest
 PATIENCE = 900.0
 
 
-def debian_tree(packages: Sequence[str]) -> Path:
-    """The tar, with these packages and what they depend on; of this machine's own release of Debian.
+def debian_tree(packages: Sequence[str], suite: str = "") -> Path:
+    """The tar, with these packages and what they depend on. ``suite``: the release of Debian, such as trixie (default:
+    this machine's own).
 
     It is made once for each list, in ~/.cache/nniweb-tests (or NNIWEB_TEST_CACHE). It names no package registry, so
     ``apt-get update`` asks nobody and packages that are in it can be "installed". Skips the test where it cannot be
@@ -26,7 +27,7 @@ def debian_tree(packages: Sequence[str]) -> Path:
     """
     if shutil.which("mmdebstrap") is None:
         pytest.skip("no mmdebstrap was found: apt-get install mmdebstrap")
-    suite = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    suite = suite or platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     cache = Path(os.environ.get("NNIWEB_TEST_CACHE") or Path.home() / ".cache" / "nniweb-tests")
     cache.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(" ".join([suite, *packages]).encode()).hexdigest()[:12]

@@ -6,6 +6,8 @@ The Python packages are fetched before, by pip as it is set up on this machine, 
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -39,7 +41,7 @@ def build_image(engine: ContainerEngine, wheel: Path, folder: Path) -> str:
         shutil.copy(ROOT / name, folder / name)
     version = engine.podman("run", "--rm", "--network=none", BASE, "python3", "-c",
                             "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip()
-    packages = fetched_packages(version, folder.with_name(f"{folder.name}-packages"))
+    packages = fetched_packages(version)
     settings = folder.with_name(f"{folder.name}-pip.conf")
     settings.write_text("[global]\nno-index = true\nfind-links = /packages\n")
     engine.podman("build", "--isolation=chroot", "--build-arg", f"BASE={BASE}", "--file", folder / CONTAINERFILE,
@@ -48,8 +50,27 @@ def build_image(engine: ContainerEngine, wheel: Path, folder: Path) -> str:
     return IMAGE
 
 
-def fetched_packages(version: str, folder: Path) -> Path:
-    """A folder with the wheels of requirements.txt and scale.txt for a version of Python. Skips without an index."""
+def fetched_packages(version: str) -> Path:
+    """A folder with the wheels of requirements.txt and scale.txt for a version of Python. Skips without an index.
+
+    It is filled once for each list, in ~/.cache/nniweb-tests (or NNIWEB_TEST_CACHE). Others use it, too: only read it.
+    """
+    wanted = [ROOT / "requirements.txt", ROOT / "requirements/scale.txt", ROOT / "requirements/constraints.txt"]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in wanted)).hexdigest()[:12]
+    cache = Path(os.environ.get("NNIWEB_TEST_CACHE") or Path.home() / ".cache" / "nniweb-tests")
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / f"wheels-{digest}-python{version}"
+    with open(folder.with_name(f"{folder.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unready = folder.with_name(f"{folder.name}.new")
+            shutil.rmtree(unready, ignore_errors=True)
+            _fetch(version, unready)
+            unready.rename(folder)
+    return folder
+
+
+def _fetch(version: str, folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version", version,
          "--dest", str(folder), "--constraint", "requirements/constraints.txt", "--requirement", "requirements.txt",
@@ -59,4 +80,3 @@ def fetched_packages(version: str, folder: Path) -> Path:
     if done.returncode:
         pytest.skip("the packages of the image cannot be fetched: "
                     f"{(done.stderr.strip().splitlines() or ['no message'])[-1]}")
-    return folder

@@ -26,7 +26,9 @@ from typing import Any, Self, TypeVar
 
 import requests
 
-from tests.end_to_end import forked_programs, prepared_installation
+from tests.end_to_end import prepared_installation
+from tests.forking import programs as forked_programs
+from tests.forking.forker import ForkedProcess
 from trainingservice.testing.processes import RunningProcess, end_processes, processes_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -59,7 +61,7 @@ class RunningServer:
         """``env`` is added to (and wins over) what the server gets; NNIWEB_* of this process are not handed on.
 
         ``starts_empty``: its first start finds no database, as a newcomer's; elsewhere one that was made before. Such
-        a server is also a new process of the interpreter; others are forked (forked_programs.py).
+        a server is also a new process of the interpreter; others are forked (tests/forking).
         """
         hear_ctrl_c()
         self.data_folder = data_folder
@@ -67,7 +69,7 @@ class RunningServer:
         self._env = dict(env or {})
         self._starts_empty = starts_empty
         self._is_prepared = starts_empty or "NNIWEB_DATABASE_URL" in self._env
-        self._process: subprocess.Popen[bytes] | forked_programs.ForkedProgram | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._session = requests.Session()
         self._session.trust_env = False  # loopback needs no proxy
         data_folder.parent.mkdir(parents=True, exist_ok=True)
@@ -192,9 +194,9 @@ class RunningServer:
     def processes(self) -> list[RunningProcess]:
         """Everything that runs for this installation: the server, the machine's agent, keepers, trials."""
         found = processes_of([str(self.data_folder)])
-        if self.is_alive and self.pid not in {process.pid for process in found}:  # a forked one has its parent's name
-            found.append(RunningProcess(self.pid, " ".join(self.command(("manage.py",)))))
-        return found
+        known = {process.pid for process in found}
+        return found + [RunningProcess(pid, command) for pid, command
+                        in forked_programs.running(str(self.data_folder)).items() if pid not in known]
 
     def close(self) -> None:
         """End the server and all it left running (keepers and trials outlive a server, on purpose)."""

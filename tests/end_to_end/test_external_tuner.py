@@ -31,6 +31,7 @@ def surroundings(server: RunningServer, folder: Path) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "NNIWEB_SERVER": server.url, "NNIWEB_TOKEN_FILE": str(secret)}
 
 
+@pytest.mark.slow
 def test_the_program_of_the_page_finds_each_result_once_though_the_server_is_killed(running_server: RunningServer,
                                                                                    tmp_path: Path) -> None:
     (tmp_path / "config.yml").write_text(CONFIG)

@@ -55,6 +55,7 @@ def test_an_installation_with_an_experiment_launches_no_demo(make_server) -> Non
     assert names == {"quadratic"}
 
 
+@pytest.mark.slow
 def test_two_hundred_trials_none_lost_none_double(running_server: RunningServer) -> None:
     server = running_server
     experiment = server.launch(example("quadratic", maxTrialNumber=200, trialConcurrency=8), EXAMPLES / "quadratic")

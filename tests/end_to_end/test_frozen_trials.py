@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.end_to_end.running_server import RunningServer
 
 #: Counts epochs, one each 50 ms, until it has its result; saves only when it is told to end. ``RAN`` outlives it.
@@ -138,6 +140,7 @@ nni.report_final_result(1.0)
 """
 
 
+@pytest.mark.slow
 def test_an_urgent_experiment_gets_the_only_slot_and_the_other_loses_no_more_than_an_epoch(
         running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server

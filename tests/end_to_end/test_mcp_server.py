@@ -105,6 +105,7 @@ def test_an_agent_launches_proposes_waits_and_reads_why_a_trial_failed(transport
     transport(server, search)
 
 
+@pytest.mark.slow
 def test_the_program_says_what_is_missing(server: RunningServer, tmp_path: Path) -> None:
     def run(**variables: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in environment(server).items() if not name.startswith("NNIWEB_")}
@@ -145,6 +146,7 @@ def run_as_the_readme_says(folder: Path, address: str, token: str) -> subprocess
                           stdin=subprocess.DEVNULL, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_of_the_examples_readme_reaches_the_server_from_a_checkout(server: RunningServer, tmp_path: Path
                                                                                ) -> None:
     reader = server.post("tokens/", {"name": "reader", "scope": "read"})["token"]
@@ -154,6 +156,7 @@ def test_the_command_of_the_examples_readme_reaches_the_server_from_a_checkout(s
     assert "Traceback" not in reached.stderr
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_reach_the_server_says_so_without_a_traceback(tmp_path: Path) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
@@ -191,6 +194,7 @@ def assert_each_proposal_ran_once(server: RunningServer, count: int) -> None:
     assert experiment["progress"]["best_value"] <= min(first)
 
 
+@pytest.mark.slow
 def test_the_agent_of_the_example_goes_on_after_it_was_killed(server: RunningServer) -> None:
     leash = ("--trials", "8", "--key", "small")
     killed_after(server, ROOT / "examples" / "quadratic", 2, *leash)

@@ -69,6 +69,7 @@ def must_be_the_same(server: RunningServer, trials: list[FrozenTrial]) -> None:
             assert trial.intermediate_values == {0: 2 * square, 1: square}
 
 
+@pytest.mark.slow
 def test_a_study_leads_an_experiment_though_its_program_is_killed_and_the_experiment_is_written_as_a_study(
         running_server: RunningServer, tmp_path: Path) -> None:
     (tmp_path / "config.yml").write_text(CONFIG)

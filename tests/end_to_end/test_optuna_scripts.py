@@ -110,6 +110,7 @@ def test_several_objectives_are_those_of_the_experiment(running_server: RunningS
     assert str([[row["final_number"], 0.0] for row in trials_of(running_server)]) in done.stdout
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_command_is_said(tmp_path: Path) -> None:
     (tmp_path / "search.py").write_text("")
     (tmp_path / "list.yml").write_text("- 1")

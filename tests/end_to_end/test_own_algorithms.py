@@ -98,6 +98,7 @@ def test_a_tuner_whose_proposals_wait_for_results_gets_all_its_trials(
     assert results(running_server, experiment) == [0, 2, 4, 6]
 
 
+@pytest.mark.slow
 def test_a_slow_tuner_gets_all_results_also_when_the_server_is_stopped_at_once(
         running_server: RunningServer, code: Path) -> None:
     experiment = running_server.launch(v1("Slow", maxTrialNum=6, trialConcurrency=6), code)
@@ -133,6 +134,7 @@ def has_received_all(code: Path) -> bool:
     return sorted(notes[:-1]) == [f"result {number} {number * 2.0}" for number in range(6)] and notes[-1] == "exit"
 
 
+@pytest.mark.slow
 def test_a_slow_tuner_gets_all_results_also_when_the_server_is_killed_at_once(
         running_server: RunningServer, ended: str, code: Path) -> None:
     running_server.kill()
@@ -169,6 +171,7 @@ def test_an_experiment_that_ends_without_a_trial_says_why(make_server: Callable[
     assert "It ended without a trial. The tuner was asked for parameters at" in ended["message"]
 
 
+@pytest.mark.slow
 def test_a_registered_tuner_is_named_as_in_nni(make_server: Callable[..., RunningServer], code: Path,
                                                tmp_path: Path) -> None:
     server = make_server({"NNI_CONFIG_DIR": str(tmp_path / "config"), "PYTHONPATH": str(code)}).start()

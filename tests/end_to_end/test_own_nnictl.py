@@ -106,6 +106,7 @@ def here_url(server: RunningServer, identifier: str) -> str:
     return f"{server.url}/experiments/{identifier}/"
 
 
+@pytest.mark.slow
 def test_experiments_are_changed_stopped_and_resumed_by_nnis_verbs(nnictl: Nnictl, config: Path, tmp_path: Path,
                                                                    running_server: RunningServer) -> None:
     for _ in range(2):

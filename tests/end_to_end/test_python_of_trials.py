@@ -76,6 +76,7 @@ def recorded(server: RunningServer, trial: dict) -> dict:
     return server.wait_until(submitted, what="the submission is recorded")
 
 
+@pytest.mark.slow
 def test_trials_use_the_environment_that_is_active_where_launch_is_said_until_it_is_removed(
         bare: RunningServer, config: Path, environment: Path) -> None:
     folder = config.parent
@@ -114,6 +115,7 @@ def test_trials_use_the_environment_that_is_active_where_launch_is_said_until_it
     assert (reason["code"], reason["named"]) == ("no_python", str(environment))
 
 
+@pytest.mark.slow
 def test_the_client_of_the_same_machine_brings_its_environment_too(
         bare: RunningServer, config: Path, environment: Path) -> None:
     experiment = launched(bare, config, "--server", bare.url,

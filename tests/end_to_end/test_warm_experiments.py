@@ -59,6 +59,7 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"trainingService": {"platform": "local", "snapshotCode": True}}])
 def test_warm_trials_have_the_results_of_plain_ones(running_server: RunningServer, code: Path,
                                                     more: dict[str, Any]) -> None:
@@ -72,6 +73,7 @@ def test_warm_trials_have_the_results_of_plain_ones(running_server: RunningServe
     assert re.search(r"a process of [\d.]+ MB has imported \d+ modules", told["warm start"])
 
 
+@pytest.mark.slow
 def test_a_bundled_example_has_the_same_metrics_warm_and_plain(running_server: RunningServer) -> None:
     folder = ROOT / "examples" / "quadratic"
     space = json.loads((folder / "search_space.json").read_text())

@@ -85,6 +85,7 @@ def test_both_forms_of_the_quadratic_are_the_same_experiment() -> None:
     assert old.tuner.name == new.tuner.name
 
 
+@pytest.mark.slow
 def test_a_network_learns_to_read_digits(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed: see examples/digits/requirements.txt")
     parameters = {"hidden_units": 32, "learning_rate": 0.005, "alpha": 0.0001, "batch_size": 64, "activation": "relu"}

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from trainingservice.testing.processes import end_processes, processes_of
+from trainingservice.testing.processes import end_processes, processes_of, since_boot
 
 
 class ContainerProcess:
@@ -22,6 +22,7 @@ class ContainerProcess:
         """``arguments``: the program; ``folder``: its working directory, made if need be. Output goes to ``log``."""
         folder.mkdir(parents=True, exist_ok=True)
         self.id = uuid.uuid4().hex
+        self._began = since_boot()
         self._ended = ended
         self._grace: threading.Timer | None = None
         own = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/local/bin:/usr/bin:/bin", "HOME": str(folder),
@@ -56,6 +57,6 @@ class ContainerProcess:
         code = self._process.wait()
         if self._grace is not None:
             self._grace.cancel()
-        while left := processes_of([self.id]):  # nothing of a container outlives its first process
+        while left := processes_of([self.id], self._began):  # nothing of a container outlives its first process
             end_processes(left)
         self._ended(128 - code if code < 0 else code)

@@ -49,6 +49,7 @@ class ScriptedKeeperServer:
         self.calls: list[str] = []
         self.connections = 0
         self.next_report_within: float = 0.3
+        self.gather_for: float | None = None
         self.longest_body = contract.MAX_REPORT_BYTES
         self._script: deque[dict[str, Any]] = deque()
         self._changed = threading.Condition()
@@ -224,7 +225,8 @@ class ScriptedKeeperServer:
                     else:
                         self.entries.append(entry)
         return 200, {**installation, "accepted": self.accepted, "rejected": [], "orders": self.orders,
-                     "next_report_within": self.next_report_within}
+                     "next_report_within": self.next_report_within,
+                     **({} if self.gather_for is None else {"gather_for": self.gather_for})}
 
     @property
     def accepted(self) -> int:

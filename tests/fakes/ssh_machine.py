@@ -28,8 +28,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.ssh.login_settings import SshLoginSettings
+from trainingservice.testing.processes import since_boot
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NO_SSHD = "no OpenSSH server: apt-get install openssh-server"
@@ -111,6 +113,7 @@ class SshMachine:
         self.log = folder / "sshd.log"
         self._lines, self._own_identity = list(lines), own_identity
         self._process: subprocess.Popen[bytes] | None = None
+        self._made = since_boot()
         for made in (self.home, self.programs):
             made.mkdir(parents=True)
         new_key(self.key)
@@ -126,6 +129,15 @@ class SshMachine:
         if not python:
             for program in ("sh", "tail", "cat", "mkdir"):
                 (self.programs / program).symlink_to(shutil.which(program) or f"/bin/{program}")
+
+    def have_keeper(self) -> None:
+        """Lay the keeper there, as an earlier connection of a server would have: sending it is half of what the first
+        one costs.
+        """
+        keepers = self.home / ".nniweb" / "keepers"
+        keepers.parent.mkdir(mode=0o700)
+        keepers.mkdir(mode=0o700)
+        build_keeper(keepers)
 
     # --- life ------------------------------------------------------------------------------
 
@@ -203,7 +215,7 @@ class SshMachine:
         if self._process is None:
             return []
         below, found = {self._process.pid}, []
-        table = _parents()
+        table = _parents(self._made)
         while below:
             below = {pid for pid, parent in table.items() if parent in below}
             found += [pid for pid in below if _command(pid).startswith((b"sshd", b"/usr/sbin/sshd"))]
@@ -211,14 +223,14 @@ class SshMachine:
 
     def agent_pids(self) -> list[int]:
         """The agents of living connections (a keeper has its agent's command line, but another parent)."""
-        table = _parents()
+        table = _parents(self._made)
         return [pid for pid in self.pids_with(str(self.home))
                 if _command(pid).endswith(b"\0agent\0") and _command(table.get(pid, 0)).startswith(b"sshd")]
 
-    @staticmethod
-    def pids_with(mark: str) -> list[int]:
+    def pids_with(self, mark: str) -> list[int]:
+        """Processes with this text in their command line or environment; nothing is older than the machine."""
         found = []
-        for pid in _parents():
+        for pid in _parents(self._made):
             try:
                 text = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
             except OSError:
@@ -269,8 +281,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _parents() -> dict[int, int]:
-    """Process -> its parent."""
+def _parents(since: float) -> dict[int, int]:
+    """Process -> its parent, of those that began after ``since`` (``since_boot``): most of a machine's are older."""
+    first_tick = int(since * os.sysconf("SC_CLK_TCK"))
     table = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -279,7 +292,9 @@ def _parents() -> dict[int, int]:
                     stat = stream.readall()
             except OSError:
                 continue
-            table[int(name)] = int(stat[stat.rindex(b")") + 2:].split()[1])
+            fields = stat[stat.rindex(b")") + 2:].split()
+            if int(fields[19]) >= first_tick:
+                table[int(name)] = int(fields[1])
     return table
 
 

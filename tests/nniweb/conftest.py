@@ -1,6 +1,7 @@
 """Rows that many tests begin with, and people: Ada the superuser, Rita the administrator by role, Vera a viewer."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from rest_framework.test import APIClient
 from nniweb.experiments.models import ApiToken, Attempt, Cluster, Experiment, Trial, TrialParameters, User
 from nniweb.experiments.models.account import Role, Scope, hash_of
 from nniweb.experiments.sql import database_health
+from nniweb.tuning.process import tuner_child
+from tests.forking.tuners import start_or_fork
 from tests.nniweb.migrated_once import django_db_modify_db_settings, django_db_setup
 from tests.quick_flush import quick_flush
 
@@ -21,6 +24,21 @@ __all__ = ["django_db_modify_db_settings", "django_db_setup", "quick_flush"]
 def no_trouble_of_other_tests() -> None:
     """What this process was refused in an earlier test says nothing of this one."""
     database_health.note_written()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_tuners() -> Iterator[None]:
+    """Tuner processes are forked from one that has loaded what they need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuner_child, "start_process", functools.partial(start_or_fork, tuner_child.start_process))
+        yield
+
+
+@pytest.fixture
+def tuners_by_their_command(monkeypatch: pytest.MonkeyPatch, forked_tuners: None) -> None:
+    """For tests of the start: the command is run by a new interpreter."""
+    started: functools.partial[Any] = tuner_child.start_process  # type: ignore[assignment]
+    monkeypatch.setattr(tuner_child, "start_process", started.args[0])
 
 
 @pytest.fixture
@@ -83,7 +101,7 @@ def make_attempt(make_experiment: Callable[..., Experiment]) -> Callable[..., At
         trial = Trial.objects.create(experiment=experiment, sequence_id=experiment.next_sequence_id,
                                      created_at=timezone.now(), **trial_fields)
         experiment.next_sequence_id += 1
-        experiment.save()
+        experiment.save(update_fields=["next_sequence_id"])
         TrialParameters.objects.create(trial=trial, parameter_id=trial.ask_number, value={"x": 0.5})
         return Attempt.objects.create(trial=trial, cluster=experiment.cluster, job_name=trial.public_id,
                                       created_at=timezone.now(), stage=Attempt.Stage.SUBMITTED,

@@ -15,7 +15,7 @@ import pytest
 
 from nniweb.storage import data_folder
 from nniweb.storage.data_folder import ServerLock
-from tests.end_to_end import forked_programs
+from tests.forking import programs as forked_programs
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,6 +17,7 @@ from release.checks import changes_of, problems
 from release.sbom import complete
 
 from nniweb import version
+from tests.fakes.ssh_machine import needs_root
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = version.NEXT_RELEASE
@@ -80,6 +81,15 @@ def test_a_hook_of_git_names_another_repository_and_is_not_asked(checkout: Path,
     tag(checkout)
     git(tmp_path, "init", "-q", "other")
     assert said_version(checkout, GIT_DIR=str(tmp_path / "other" / ".git")) == RELEASE
+
+
+def test_a_checkout_that_belongs_to_another_user_is_asked_too(checkout: Path) -> None:
+    """As where root has cloned it for a service with a user of its own; git refuses such repositories."""
+    needs_root()
+    tag(checkout)
+    for path in (checkout, *checkout.rglob("*")):
+        os.chown(path, 65534, 65534)
+    assert said_version(checkout) == RELEASE
 
 
 def test_what_was_written_when_it_was_built_counts_and_git_does_not(checkout: Path) -> None:

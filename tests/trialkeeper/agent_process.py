@@ -8,17 +8,25 @@ import sys
 import threading
 from pathlib import Path
 
+from tests.forking import keepers as forked_keepers
+from tests.forking.forker import ForkedProcess
 from tests.trialkeeper.keeper_run import ROOT, KeeperRun
 
 
 class AgentProcess:
     """An agent and what it said."""
 
-    def __init__(self, program: tuple[str, ...] = ("-m", "trialkeeper", "agent"), **variables: str) -> None:
-        """``program``: arguments for Python. ``variables``: of its environment."""
+    def __init__(self, program: tuple[str, ...] | None = None, **variables: str) -> None:
+        """``program``: arguments for Python, of another program than ours as it is. ``variables``: of its environment.
+        """
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-        self.process = subprocess.Popen([sys.executable, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env=environment)
+        self.process: subprocess.Popen | ForkedProcess
+        if program is None and forked_keepers.can_fork(sys.executable, environment):
+            self.process = forked_keepers.start(["agent"], cwd=Path.cwd(), env=environment, stdin=subprocess.PIPE,
+                                                stdout=subprocess.PIPE, start_new_session=False)
+        else:
+            self.process = subprocess.Popen([sys.executable, *(program or ("-m", "trialkeeper", "agent"))],
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self.answers: queue.Queue = queue.Queue()
         self.events: list[dict] = []  #: of attempts
         self.loads: list[dict] = []

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.scripted_keeper_server import ScriptedKeeperServer
+from tests.forking import keepers as forked_keepers
+from tests.forking.forker import ForkedProcess
 from trialkeeper import contract, machine
 from trialkeeper.process_tree import MARK_VARIABLE
 
@@ -46,7 +48,7 @@ class KeeperRun:
 
     def __init__(self, folder: Path, server: ScriptedKeeperServer | None, python: str = sys.executable) -> None:
         self.folder, self.server, self.python = folder, server, python
-        self.processes: list[subprocess.Popen] = []
+        self.processes: list[subprocess.Popen | ForkedProcess] = []
         folder.mkdir(parents=True, exist_ok=True)
         self.variables: dict[str, str] = {}
         #: What a keeper's process does first: Python text that changes the module ``keeper``.
@@ -66,8 +68,8 @@ class KeeperRun:
         return f"{shlex.quote(self.python)} -c {shlex.quote(code)}"
 
     def start(self, command: str | None = None, variables: dict[str, str] | None = None,
-              **fields: Any) -> subprocess.Popen:
-        """Start a keeper; with a command the folder gets its job first."""
+              **fields: Any) -> subprocess.Popen | ForkedProcess:
+        """Start a keeper, or fork it where it is to be as any other; with a command the folder gets its job first."""
         if command is not None:
             (self.folder / contract.JOB_FILE).write_text(json.dumps(self.job(command, **fields)))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NNI_")}
@@ -76,9 +78,16 @@ class KeeperRun:
         if self.server is not None:
             environment.update({contract.ENV_URLS: self.server.url, contract.ENV_TOKEN: self.server.token})
         environment.update({**self.variables, **(variables or {})})
-        program = ["-m", "trialkeeper", "run"] if not self.before else \
-            ["-c", f"from trialkeeper import __main__, keeper\n{self.before}\nraise SystemExit(__main__.main(['run']))"]
-        process = subprocess.Popen([self.python, *program], env=environment, cwd=self.folder, stderr=subprocess.PIPE)
+        process: subprocess.Popen | ForkedProcess
+        if not self.before and forked_keepers.can_fork(self.python, environment):
+            process = forked_keepers.start(["run"], env=environment, cwd=self.folder, stderr=subprocess.PIPE,
+                                           start_new_session=False)
+        else:
+            program = ["-m", "trialkeeper", "run"] if not self.before else \
+                ["-c", f"from trialkeeper import __main__, keeper\n{self.before}\n"
+                       "raise SystemExit(__main__.main(['run']))"]
+            process = subprocess.Popen([self.python, *program], env=environment, cwd=self.folder,
+                                       stderr=subprocess.PIPE)
         self.processes.append(process)
         return process
 

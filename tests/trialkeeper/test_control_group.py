@@ -37,7 +37,9 @@ def wait_until_held(attempt: KeeperRun, *pids: int) -> ControlGroup:
 
 
 def kill_keeper(attempt: KeeperRun) -> None:
-    os.kill(attempt.read(contract.KEEPER_FILE)["pid"], signal.SIGKILL)
+    pid = attempt.read(contract.KEEPER_FILE)["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not lives(pid), what="the end of the keeper")  # who asks at once finds it busy
 
 
 def has_ended(agent, attempt: KeeperRun) -> bool:

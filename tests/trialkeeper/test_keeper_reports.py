@@ -19,6 +19,7 @@ from trialkeeper.journal import Journal
 from trialkeeper.keeper import HOLD_FINAL_RESULT
 from trialkeeper.kept_files import find_kept_files
 from trialkeeper.reporter import Reporter
+from trialkeeper.server_connection import ServerAway
 
 TRIAL = """
 import nni, sys
@@ -391,6 +392,89 @@ def test_a_final_result_waits_for_the_end_a_moment_and_no_longer(tmp_path):
     reporter.notify(may_wait=HOLD_FINAL_RESULT)
     reporter.finish()
     assert reporter._is_due()
+
+
+def gathering_reporter(tmp_path, server, now):
+    """One that the server has asked to gather, when it had sent the start."""
+    journal = Journal(str(tmp_path / "journal"))
+    reporter = Reporter(
+        access=Access([server.url], server.token), job_name=server.job_name, folder=str(tmp_path), journal=journal,
+        keeper={"replica": 0, "journal_id": journal.journal_id}, limits={}, tell=lambda word, detail: None,
+        log=lambda line: None, now=lambda: now[0], resources=lambda: None, clock=lambda: now[0])
+    reporter._send_report()  # it learns what the server has
+    journal.append([{"at": 0.0, "type": contract.STARTED}])
+    reporter._send_report()
+    reporter._next_heartbeat_at = 1000.0
+    return reporter, journal
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(4, 4), (0, 0), (-1, 0), (3600, 10), ("4", 0), (None, 0)])
+def test_metrics_wait_for_others_as_long_as_the_server_asks_for_and_ten_seconds_at_most(
+        tmp_path, server, asked, waited):
+    now = [100.0]
+    server.gather_for = asked
+    reporter, journal = gathering_reporter(tmp_path, server, now)
+    journal.append([{"at": 0.0, "type": contract.METRIC, "kind": contract.PERIODICAL, "parameter_id": 0, "sequence": 0,
+                     "value": "1"}])
+    reporter.notify(is_urgent=False)
+    assert reporter._seconds_to_wait() == waited
+    assert reporter._is_due() == (waited == 0)
+    now[0] += waited
+    assert reporter._is_due()
+
+
+def test_what_is_urgent_is_sent_at_once_and_takes_along_what_was_gathered(tmp_path, server):
+    now = [100.0]
+    server.gather_for = 5
+    reporter, journal = gathering_reporter(tmp_path, server, now)
+    for kind, is_urgent in ((contract.PERIODICAL, False), (contract.REQUEST_PARAMETER, True)):
+        journal.append([{"at": 0.0, "type": contract.METRIC, "kind": kind, "parameter_id": 0, "sequence": 0,
+                         "value": "1"}])
+        reporter.notify(is_urgent=is_urgent)
+    reporter.notify(is_urgent=False)  # a value more does not make it wait
+    assert reporter._is_due()
+    reporter._send_report()
+    assert [entry["kind"] for entry in server.reports[-1]["entries"]] == ["PERIODICAL", "REQUEST_PARAMETER"]
+    journal.append([{"at": 0.0, "type": contract.OUTPUT, "stream": "stdout", "offset": 0, "data": "x"}])
+    reporter.notify(is_urgent=False)
+    assert not reporter._is_due()
+    reporter.finish()
+    assert reporter._is_due()
+
+
+def test_a_report_that_fails_is_sent_again_without_waiting_for_more(tmp_path, server):
+    now = [100.0]
+    server.gather_for = 5
+    reporter, journal = gathering_reporter(tmp_path, server, now)
+    journal.append([{"at": 0.0, "type": contract.OUTPUT, "stream": "stdout", "offset": 0, "data": "x"}])
+    reporter.notify(is_urgent=False)
+    now[0] += 5
+    server.then(status=503)
+    with pytest.raises(ServerAway):
+        reporter._send_report()
+    assert reporter._is_due()
+
+
+def test_a_trial_that_is_asked_to_gather_sends_its_final_result_and_its_end_at_once(keeper, server, tmp_path):
+    server.gather_for, server.next_report_within = 3600, 3600
+    code = f"""
+import nni, os, time
+nni.get_next_parameter()
+while not os.path.exists("{tmp_path}/go"):
+    time.sleep(0.01)
+for step in range(5):
+    nni.report_intermediate_result(step)
+    time.sleep(0.05)
+nni.report_final_result(9)
+"""
+    process = keeper.start(keeper.python_command(code), limits={"report_interval": 3600})
+    server.wait_for(lambda: server.entries)
+    (tmp_path / "go").touch()
+    assert process.wait(60) == 0
+    assert server.values() == ["0", "1", "2", "3", "4", "9"]
+    [values] = [values for report in server.reports if (values := [
+        entry["value"] for entry in report["entries"] if entry["type"] == contract.METRIC])]
+    assert values == ["0", "1", "2", "3", "4", "9"]
 
 
 def test_what_a_later_keeper_needs_is_flushed_once_before_the_first_entry_is_told(tmp_path, server):

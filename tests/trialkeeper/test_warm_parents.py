@@ -307,6 +307,7 @@ def test_a_change_of_the_script_is_seen_at_once(attempts):
         assert (stdout(run), how_started(run)["warm"]) == (f"{number} {number * 10 ** number}\n", True)
 
 
+@pytest.mark.slow
 def test_eight_at_a_time_all_end(attempts):
     attempts.write("import os; print(os.environ['NNI_TRIAL_SEQ_ID'])")
     runs = [attempts.start(sequence_id=number) for number in range(24)]
@@ -373,6 +374,7 @@ def with_parents(text: str) -> tuple[str, ...]:
                   f"agent.WarmParents, {text})\nsys.exit(agent.Agent().run())")
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_idle_ends(attempts, agents):
     attempts.agent = agents(with_parents("idle=0.5"))
     attempts.write("import os; print(os.getppid())")

@@ -87,6 +87,7 @@ def _without_addresses(text: str) -> str:
     return re.sub(r"pid=\d+", "pid=", text)
 
 
+@pytest.mark.slow
 def test_warm_trials_end_as_plain_ones_do(attempts):
     differing = {}
     for name, script in SCRIPTS.items():

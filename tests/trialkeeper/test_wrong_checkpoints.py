@@ -34,6 +34,65 @@ def test_a_folder_of_checkpoints_that_leads_elsewhere_gives_nothing_away(
     assert [path.name for path in elsewhere.iterdir()] == ["secret"]
 
 
+#: Saves two checkpoints, each of which takes seconds to send, and something beside them; then waits for a word.
+BESIDE = """
+import os, time
+os.chdir(os.environ["NNI_CHECKPOINT_DIR"])
+for step in range(2):
+    with open(".new", "wb") as file:
+        file.write(os.urandom(4_000_000))
+    os.rename(".new", "epoch-%%d" %% step)
+    %s
+while not os.path.exists(%r): time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(("made", "told"), [
+    ('os.symlink("epoch-%d" % step, ".link"); os.rename(".link", "last")', []),
+    ('os.path.exists("pipe") or os.mkfifo("pipe"); os.utime("pipe")', ["pipe"]),
+    ('os.symlink("/etc/passwd", ".link"); os.rename(".link", "users-%d" % step)', ["users-0", "users-1"]),
+], ids=["link beside", "fifo", "link elsewhere"])
+def test_what_is_no_checkpoint_does_not_take_the_place_of_one_that_waits(
+        keeper: KeeperRun, server: ScriptedKeeperServer, made: str, told: list[str]) -> None:
+    end = keeper.folder / "end"
+    keeper.start(keeper.python_command(BESIDE % (made, str(end))), checkpoints={**KEPT, "bytes_per_second": 2_000_000})
+    server.wait_for(lambda: [entry["name"] for entry in saved(server)][-1:] == ["epoch-1"])
+    assert (keeper.folder / "checkpoints" / "latest").read_text() == "epoch-1"
+    assert sorted(failed(server)) == [(name, contract.NOT_PLAIN) for name in told], "it is told while the trial runs"
+    end.touch()
+    server.wait_for(lambda: server.ended)
+    assert sorted(failed(server)) == [(name, contract.NOT_PLAIN) for name in told]
+
+
+def test_a_link_is_another_name_of_a_checkpoint_only_where_it_leads_to_one_beside_it(tmp_path: Path) -> None:
+    folder = CheckpointFolder(str(tmp_path), now=time.time)
+    folder.make()
+    (Path(folder.path) / "epoch-3").mkdir()
+    (Path(folder.path) / ".draft").write_text("x")
+    for name, target in {"last": "epoch-3", "best": str(Path(folder.path) / "epoch-3"), "both": "best",
+                         "removed": "epoch-2", "itself": "itself", "unfinished": ".draft", "above": "..",
+                         "elsewhere": "../epoch-3", "a.tmp": "/etc/passwd", "announced": "epoch-3"}.items():
+        (Path(folder.path) / name).symlink_to(target)
+    folder.announce("announced", 3)
+    assert [name for name, _ in folder.listing()] == ["epoch-3"]
+    assert folder.take_wrong_names() == ["above", "announced", "elsewhere", "itself", "unfinished"]
+    assert not folder.is_awaited
+    folder.listing()
+    assert folder.take_wrong_names() == [], "each is told once"
+
+
+def test_the_latest_is_named_in_the_folder_and_nowhere_else(tmp_path: Path) -> None:
+    folder = CheckpointFolder(str(tmp_path), now=time.time)
+    folder.make()
+    elsewhere = tmp_path / "profile"
+    elsewhere.write_text("own")
+    for name in (".keeper-names-latest", ".latest.json", "latest"):
+        (Path(folder.path) / name).symlink_to(elsewhere)
+    folder.name_latest("epoch-3", 3)
+    assert (Path(folder.path) / "latest").read_text() == "epoch-3"
+    assert elsewhere.read_text() == "own"
+
+
 def test_a_name_that_is_no_text_is_told_at_the_end(keeper: KeeperRun, server: ScriptedKeeperServer) -> None:
     keeper.start("""cd "$NNI_CHECKPOINT_DIR" && echo 1 > .a && mv .a "$(printf 'step-1\\377')\"""", checkpoints=KEPT)
     server.wait_for(lambda: server.ended)

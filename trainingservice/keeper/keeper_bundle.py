@@ -44,9 +44,9 @@ import sys
 if sys.version_info < (3, 8):
     sys.exit("the trial keeper needs Python 3.8 or newer, this is %s (%s)" % (sys.version.split()[0], sys.executable))
 
-import runpy
+from trialkeeper.__main__ import exit_with, main
 
-runpy.run_module("trialkeeper", run_name="__main__", alter_sys=True)
+exit_with(main())
 '''
 _TIME = (1980, 1, 1, 0, 0, 0)
 #: In the head of compiled code (PEP 552): it belongs to the source of this hash, and is not compared with it again.

@@ -31,6 +31,15 @@ RESTART_PAUSE, LONGEST_RESTART_PAUSE = 1.0, 60.0
 EARLY_DEATH = 10.0
 
 
+def start_agent(bundle: Path, folder: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """An agent of the server's own user, with ``folder`` as its working directory. Raises OSError."""
+    # -I: neither the server's PYTHON* variables nor its folder change what the agent runs; -S: nor do installed
+    # packages, of which some run code at each start of Python
+    return subprocess.Popen([sys.executable, "-I", "-S", str(bundle), "agent"], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=log, cwd=folder, env=allowed_environment(),
+                            start_new_session=True)
+
+
 class AgentProcess:
     """Keeps one agent alive. All methods may be called from any thread."""
 
@@ -135,11 +144,7 @@ class AgentProcess:
             return self._user_folder.user.start(
                 agent_command(sys.executable, self._user_folder.make_ready(bundle)), stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=log)
-        # -I: neither the server's PYTHON* variables nor its folder change what the agent runs; -S: nor do installed
-        # packages, of which some run code at each start of Python
-        return subprocess.Popen([sys.executable, "-I", "-S", str(bundle), "agent"], stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, stderr=log, cwd=self._folder, env=allowed_environment(),
-                                start_new_session=True)
+        return start_agent(bundle, self._folder, log)
 
     def _lost(self, process: subprocess.Popen[bytes]) -> None:
         """In the reading thread: the agent's output has ended."""

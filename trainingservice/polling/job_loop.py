@@ -95,6 +95,8 @@ class JobLoop(PolledPlatform):
         now = self._monotonic()
         with self._lock:
             due = [record for record in self._jobs.values() if record.stage is Stage.QUEUED and record.next_try <= now]
+            if not due:
+                return  # of many running jobs nothing is counted for a queue that is empty
             turns: FairQueue[JobRecord] = FairQueue(record.detail.form.experiment_id for record in self._jobs.values()
                                             if record.stage in (Stage.STARTING, Stage.SUBMITTED))
         for waiting in sorted(due, key=lambda record: record.tried_at):  # stable: then by submission

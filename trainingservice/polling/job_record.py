@@ -118,23 +118,26 @@ class JobRecord:
         message = seen.message
         if message is None:  # what was said of a status does not outlive it
             message = before.message if status == before.status else ""
-        self.detail = replace(
-            before, status=status, start_time=start_time, end_time=end_time,
-            message=message,
-            exit_code=before.exit_code if seen.exit_code is None else seen.exit_code,
-            url=seen.url or before.url, working_directory=seen.working_directory or before.working_directory,
-            machine=seen.machine or before.machine,
-            gpu_indices=before.gpu_indices if seen.gpu_indices is None else seen.gpu_indices,
-            interpreter=seen.interpreter or before.interpreter,
-            platform_state=before.platform_state if seen.platform_state is None else seen.platform_state,
-            cause=seen.cause if status.is_end else "", suspended=suspended,
-            interrupted=seen.interrupted and status is TrialJobStatus.WAITING,
-            refused=seen.refused and status is TrialJobStatus.FAILED)
+        found: dict[str, Any] = {
+            "status": status, "start_time": start_time, "end_time": end_time, "message": message,
+            "exit_code": before.exit_code if seen.exit_code is None else seen.exit_code,
+            "url": seen.url or before.url, "working_directory": seen.working_directory or before.working_directory,
+            "machine": seen.machine or before.machine,
+            "gpu_indices": before.gpu_indices if seen.gpu_indices is None else seen.gpu_indices,
+            "interpreter": seen.interpreter or before.interpreter,
+            "platform_state": before.platform_state if seen.platform_state is None else seen.platform_state,
+            "cause": seen.cause if status.is_end else "", "suspended": suspended,
+            "interrupted": seen.interrupted and status is TrialJobStatus.WAITING,
+            "refused": seen.refused and status is TrialJobStatus.FAILED}
+        changed = {name: value for name, value in found.items() if getattr(before, name) != value}
+        if not changed:
+            return False  # what is mostly found of a running job costs no new detail
+        self.detail = replace(before, **changed)
         if status.is_end:
             self.stage = Stage.ENDED
             self.stop_due = None
             self.undelivered.clear()
-        return self.detail != before
+        return True
 
 
 def _unless_stopped_from_outside(message: str | None) -> str | None:

@@ -18,6 +18,9 @@ from trialkeeper.checkpoint_entry import Problem
 
 #: Most bytes of the body of a question for missing chunks.
 MAX_QUESTION_BYTES = 100 * contract.MAX_ASKED_CHUNKS
+#: Brackets and commas of a manifest, those within names counted: many times as many as the largest checkpoint needs.
+#: Reading JSON holds up the whole process: 16 MiB of empty lists do for a second, and take 400 MB.
+MOST_PARTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ def read_manifest(body: bytes, checkpoint_id: str) -> ReadManifest:
     if len(body) > contract.MAX_MANIFEST_BYTES:
         raise RefusedReport(413, contract.ERROR_TOO_LARGE,
                             f"a manifest must not have more than {contract.MAX_MANIFEST_BYTES} bytes")
+    if sum(map(body.count, (b"[", b"{", b","))) > MOST_PARTS:
+        raise _wrong(f"the manifest has more than {MOST_PARTS} values")
     try:
         manifest = checkpoint_manifest.read_manifest(body, checkpoint_id)
     except Problem as problem:

@@ -88,7 +88,7 @@ class ReceiverServer(ThreadingHTTPServer):
     """Answers with ``answer(request)``, in a thread per connection. ``stop`` leaves no thread and no socket behind."""
 
     daemon_threads = True
-    request_queue_size = 128
+    request_queue_size = 1024
 
     def __init__(self, address: tuple[str, int], answer: Callable[[Request], Answer]) -> None:
         super().__init__(address, _Handler)

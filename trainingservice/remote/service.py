@@ -48,9 +48,9 @@ from trialkeeper import contract
 
 #: Seconds a question waits for the machines; those that have not answered then are heard of later.
 ANSWER_PATIENCE = 2.0
-#: The metadata key ``host_keys``: host or host:port -> fingerprint.
 #: Machine (its identity) -> job -> what it holds there.
 _Booked = Mapping[str, Mapping[str, tuple[int, ...]]]
+#: The metadata key ``host_keys``: host or host:port -> fingerprint.
 _HOST_KEYS = TypeAdapter(dict[Name, Fingerprint])
 
 

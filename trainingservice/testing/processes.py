@@ -74,8 +74,15 @@ def _from_proc(since: float) -> Iterable[tuple[int, bytes, bytes]]:
 
 
 def _content(pid: str, file: str) -> bytes:
-    with open(f"/proc/{pid}/{file}", "rb", buffering=0) as stream:
-        return stream.readall()
+    # without a stream: a machine has hundreds of processes, and they are looked at often
+    descriptor = os.open(f"/proc/{pid}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = []
+        while piece := os.read(descriptor, 65536):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
 
 
 def _from_ps() -> Iterable[tuple[int, bytes, bytes]]:

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.keeper.keeper_exit import observed_exit
@@ -39,6 +39,12 @@ NOBODY = "http://127.0.0.1:9"
 SILENCE = object()
 
 _STATE, _LOCK, _URLS, _TOKEN = "state.json", "lock", "urls.json", "token"
+
+
+def start_keeper(bundle: Path, environment: dict[str, str], run: Path, out: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A keeper of the run in this folder, which outlives this process."""
+    return subprocess.Popen([sys.executable, "-I", "-S", str(bundle), "run"], env=environment, cwd=run,
+                            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
 
 @dataclass
@@ -262,8 +268,7 @@ class ScriptedCluster:
             environment[contract.ENV_CA] = access["ca_file"]
         keeper = build_keeper(self.folder / "keepers")
         with (run / "keeper.out").open("ab") as out:
-            process = subprocess.Popen([sys.executable, "-I", "-S", str(keeper.path), "run"], env=environment, cwd=run,
-                                       stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            process = start_keeper(keeper.path, environment, run, out)
         start_time = machine.process_start_time(process.pid) or ""
 
         def wait() -> None:

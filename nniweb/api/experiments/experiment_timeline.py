@@ -82,7 +82,8 @@ class TimelineSerializer(serializers.Serializer[Any]):
     runs = TimelineRunsSerializer()
     waits = TimelineWaitsSerializer()
     merged = serializers.IntegerField(help_text="Attempts that are part of merged bars.")
-    waits_left_out = serializers.IntegerField(help_text="Waits that are too short to be drawn.")
+    waits_left_out = serializers.IntegerField(help_text="Waits that are too short, or too many, to be drawn.")
+    rows_left_out = serializers.IntegerField(help_text="Rows that are too many to be drawn.")
 
 
 class ExperimentTimelineView(generics.GenericAPIView[Experiment]):
@@ -127,4 +128,5 @@ def timeline_document(timeline: Timeline) -> dict[str, Any]:
             "end": [_rounded(wait.end) for _, wait in waits], "sequence_id": [wait.sequence_id for _, wait in waits],
             "id": [wait.trial_id for _, wait in waits], "attempt": [wait.attempt for _, wait in waits],
             "reason": [wait.reason for _, wait in waits], "jobs": [wait.jobs for _, wait in waits]},
-        "merged": timeline.merged, "waits_left_out": timeline.waits_left_out}
+        "merged": timeline.merged, "waits_left_out": timeline.waits_left_out,
+        "rows_left_out": timeline.rows_left_out}

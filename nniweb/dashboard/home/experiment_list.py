@@ -50,7 +50,8 @@ def experiments(request: HttpRequest) -> HttpResponse:
     return render(request, "dashboard/experiments.html", {
         "page": page, "rows": rows, "query": query,
         "states": [(state.value, title, counts[state.value]) for state, title in STATES.items()],
-        "statuses": ExperimentStatus.values, "strip": strip_of(user, visible),
+        "statuses": ExperimentStatus.values,
+        "strip": strip_of(user, visible, needs_attention=counts[ListState.ATTENTION.value] > 0),
         "anything": (anything := bool(rows) or visible.exists()),
         "elsewhere": [] if anything else clusters_elsewhere(user),
         "administrators": [] if anything else _administrators(),

@@ -38,8 +38,10 @@ class Strip:
     attention: Sequence[Attention]
 
 
-def strip_of(user: User, visible: QuerySet[Experiment]) -> Strip:
-    """``visible``: experiments that this person sees. A fixed number of queries."""
+def strip_of(user: User, visible: QuerySet[Experiment], *, needs_attention: bool = True) -> Strip:
+    """``visible``: experiments that this person sees. A fixed number of queries. ``needs_attention``: False where it is
+    known that none of them does, which is seen by looking at the trials of all.
+    """
     clusters = list(visible_clusters(user).prefetch_related("machines").order_by("name"))
     counts = unfinished_trials(clusters)
     machines = [machine for cluster in clusters for machine in cluster.machines.all()]
@@ -50,7 +52,7 @@ def strip_of(user: User, visible: QuerySet[Experiment]) -> Strip:
         waiting=sum(each["WAITING"] for each in counts.values()),
         clusters=sum(1 for each in counts.values() if each["RUNNING"]),
         gpus=len(gpus), busy=sum(gpu.is_held or bool(gpu.processes) for gpu in gpus),
-        attention=[*_clusters(clusters), *_experiments(visible)])
+        attention=[*_clusters(clusters), *(_experiments(visible) if needs_attention else ())])
 
 
 def _clusters(clusters: list[Cluster]) -> list[Attention]:

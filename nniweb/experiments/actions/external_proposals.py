@@ -16,12 +16,12 @@ from django.utils import timezone
 
 from nniweb.experiments.access import audit
 from nniweb.experiments.access.request_actor import asking_token
-from nniweb.experiments.actions.freezing import why_it_waits
 from nniweb.experiments.actions.intents import at_limit, limit_reached
 from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import move_experiment
+from nniweb.experiments.lifecycle.trial_end import why_it_waits
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import (
     CodeVariant,
@@ -214,7 +214,7 @@ def _made(experiment: Experiment, proposals: Sequence[Proposed], revision: int, 
     trials = insert(with_proposals(experiment, [
         Trial(experiment=experiment, sequence_id=first_sequence + place, ask_number=first_ask + place, created_at=now,
               revision=revision, token=token, variant=proposal.variant,
-              feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
+              feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment.status)))
         for place, proposal in enumerate(proposals)], raced=experiment.has_replicates and is_raced(experiment)))
     insert(TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number, value=proposal.parameters)
            for trial, proposal in zip(trials, proposals, strict=True))

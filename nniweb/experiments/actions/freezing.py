@@ -16,8 +16,8 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import set_targets
+from nniweb.experiments.lifecycle.trial_end import why_it_waits
 from nniweb.experiments.models import Attempt, Experiment, Trial, User
-from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.trial import RESTS, TrialQuerySet, TrialTarget
 from trainingservice.errors import TrainingServiceError
 from trainingservice.platforms import load_platform
@@ -81,17 +81,11 @@ def frozen_by(actor: User | None) -> Reason:
     return Reason("frozen", by=actor.username) if actor else Reason("frozen")
 
 
-def why_it_waits(experiment: Experiment) -> Reason:
-    """Of a trial without an attempt that is wanted running."""
-    if experiment.status == ExperimentStatus.PAUSED:
-        return Reason("experiment_held", status=str(experiment.status))
-    return Reason("free_slot")
-
-
 def _thaw(experiment: Experiment, trials: TrialQuerySet, at: datetime, revision: int, actor: User | None) -> set[int]:
     frozen = trials.filter(target__in=RESTS).only("pk")
     at_rest = list(frozen.without_attempt())
-    thawed = set_targets(at_rest, TrialTarget.RUN, at, revision=revision, reason=why_it_waits(experiment), actor=actor)
+    thawed = set_targets(at_rest, TrialTarget.RUN, at, revision=revision, reason=why_it_waits(experiment.status),
+                         actor=actor)
     # the others still end their attempt, and then wait for a slot
     return {trial.pk for trial in [*thawed, *set_targets(frozen, TrialTarget.RUN, at, revision=revision, reason="",
                                                          actor=actor)]}

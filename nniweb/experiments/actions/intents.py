@@ -19,11 +19,12 @@ from django.utils import timezone
 from nniweb.experiments.access import audit, leashes
 from nniweb.experiments.access.request_actor import asking_token
 from nniweb.experiments.actions.changes import write_down
-from nniweb.experiments.actions.freezing import hold_trials, must_be_able_to_freeze, release_trials, why_it_waits
+from nniweb.experiments.actions.freezing import hold_trials, must_be_able_to_freeze, release_trials
 from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
+from nniweb.experiments.lifecycle.trial_end import why_it_waits
 from nniweb.experiments.models import (
     Attempt,
     CodeVariant,
@@ -96,7 +97,7 @@ def resume(experiment: Experiment, actor: User | None = None) -> None:
 def _say_why_they_wait(experiment: Experiment, before: str, revision: int) -> None:
     """Of trials without an attempt that waited for what ``before`` (a code) says."""
     Trial.objects.unfinished().without_attempt().filter(experiment=experiment, reason=before).update(
-        revision=revision, **said(why_it_waits(experiment)))
+        revision=revision, **said(why_it_waits(experiment.status)))
 
 
 def stop(experiment: Experiment, actor: User | None = None, because: str = "") -> None:
@@ -242,7 +243,7 @@ def submit_trial(experiment: Experiment, parameters: dict[str, Any], actor: User
             experiment=experiment, sequence_id=experiment.next_sequence_id, created_at=now, revision=revision,
             source=TrialSource.RERUN if rerun_of else TrialSource.CUSTOMIZED, rerun_of=rerun_of, token=asking_token(),
             variant=variant,
-            feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
+            feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment.status)))
         if rerun_of is not None and is_same:
             trial.proposal, trial.replicate, trial.seed = rerun_of.proposal, rerun_of.replicate, rerun_of.seed
             trial.continues_id = rerun_of.continues_id
@@ -423,7 +424,7 @@ def _run_again(experiment: Experiment, trials: list[Trial], revision: int, kind:
         Trial(experiment=experiment, sequence_id=first + index, created_at=now, revision=revision,
               source=TrialSource.RERUN, rerun_of=trial, proposal_id=trial.proposal_id, replicate=trial.replicate,
               seed=trial.seed, continues_id=trial.continues_id, variant_id=trial.variant_id, token=asking_token(),
-              feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment)))
+              feasible=False if experiment.outcome_constraints else None, **said(why_it_waits(experiment.status)))
         for index, trial in enumerate(trials))
     TrialParameters.objects.bulk_create(
         TrialParameters(trial=trial, index=0, parameter_id=None, value=parameters.get(old.pk) or {})

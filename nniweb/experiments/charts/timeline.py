@@ -7,10 +7,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+
+from django.db.models import DateTimeField, F, Value
 
 from nniweb.experiments.models import Experiment, Machine, Trial
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
+from nniweb.experiments.sql.seconds_between import SecondsBetween
 from trainingservice.reasons import jobs_named_by
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper.whole_number import whole_number
@@ -20,7 +23,10 @@ from trialkeeper.whole_number import whole_number
 NARROW, GAP, WIDEST = 3.0, 1.5, 8.0
 #: Waits too short to be seen, in pixels, are left out; of the others so many can lie above each other.
 SHORTEST_WAIT, MOST_WAIT_LANES = 3.0, 8
+#: Rows, and waits, that nobody reads and no browser draws soon are left out, and said to be.
+MOST_ROWS, MOST_WAITS = 1000, 5000
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Machine and GPU; no GPU where none is known.
 _Place = tuple[str, int | None]
 
@@ -95,9 +101,10 @@ class Timeline:
     extent: tuple[float, float]
     window: tuple[float, float]
     now: float
-    #: Runs that are not drawn alone, and waits that are not drawn.
+    #: Runs that are not drawn alone, and waits and rows that are not drawn.
     merged: int
     waits_left_out: int
+    rows_left_out: int
     revision: int
 
 
@@ -112,13 +119,18 @@ def timeline_of(experiment: Experiment, now: datetime, *, width: int, begin: flo
     extent = _extent(experiment, runs, waits, present)
     window = (extent[0] if begin is None else begin, extent[1] if end is None else end)
     pixel = max(window[1] - window[0], 1e-3) / width
-    rows = [row for place, lanes in _lanes_by_place(experiment, runs)
-            for row in _rows(place, lanes, window, pixel, present)]
+    places = list(_lanes_by_place(experiment, runs))
+    rows: list[Row] = []
+    for place, lanes in places:
+        rows += _rows(place, lanes[:MOST_ROWS - len(rows)], window, pixel, present)
     seen = [wait for wait in waits if _overlaps(wait.begin, wait.end, window)]
     long = [wait for wait in seen if wait.end is None or wait.end - wait.begin >= SHORTEST_WAIT * pixel]
     merged = sum(bar.count for row in rows for bar in row.bars if bar.count > 1)
-    return Timeline(rows, _wait_lanes(long), extent, window, present, merged, len(seen) - len(long),
-                    experiment.revision)
+    shown = long if len(long) <= MOST_WAITS else sorted(
+        heapq.nsmallest(MOST_WAITS, long, key=lambda wait: (wait.end is not None, wait.begin)),
+        key=lambda wait: wait.begin)  # those that still wait first
+    return Timeline(rows, _wait_lanes(shown), extent, window, present, merged, len(seen) - len(shown),
+                    sum(len(lanes) for _, lanes in places) - len(rows), experiment.revision)
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -126,9 +138,11 @@ def timeline_of(experiment: Experiment, now: datetime, *, width: int, begin: flo
 
 def _read(experiment: Experiment) -> tuple[dict[_Place, list[Run]], list[Wait]]:
     """Runs by place and waits, each in order of their beginning. One query."""
+    at = [SecondsBetween(Value(EPOCH, output_field=DateTimeField()), F(name)) for name in (
+        "created_at", "started_at", "ended_at", "attempts__created_at", "attempts__submitted_at",
+        "attempts__started_at", "attempts__ended_at")]  # as numbers: of 100,000 trials they are made in half the time
     rows = list(Trial.objects.filter(experiment=experiment).order_by("sequence_id", "attempts__number").values_list(
-        "public_id", "sequence_id", "status", "message", "created_at", "started_at", "ended_at", "attempts__number",
-        "attempts__created_at", "attempts__submitted_at", "attempts__started_at", "attempts__ended_at",
+        "public_id", "sequence_id", "status", "message", *at[:3], "attempts__number", *at[3:],
         "attempts__machine_name", "attempts__gpu_indices", "reason_arguments", "attempts__cluster__name"))
     runs: dict[_Place, list[Run]] = defaultdict(list)
     waits = []
@@ -146,13 +160,11 @@ def _read(experiment: Experiment) -> tuple[dict[_Place, list[Run]], list[Wait]]:
         until = started or ended
         if until is None or until > since:
             reason = message if until is None else _waited_for(since, created, submitted, until)
-            waits.append(Wait(public_id, sequence_id, attempt, since.timestamp(),
-                              None if until is None else until.timestamp(), reason,
+            waits.append(Wait(public_id, sequence_id, attempt, since, until, reason,
                               jobs_named_by(arguments) if until is None else []))
         if started is not None:
-            begin = started.timestamp()
-            run = Run(public_id, sequence_id, attempt, status, begin,
-                      None if ended is None else max(begin, ended.timestamp()))
+            run = Run(public_id, sequence_id, attempt, status, started,
+                      None if ended is None else max(started, ended))
             name = place_name(cluster or "", machine or "") if experiment.several_clusters else machine or ""
             for gpu in gpus or [None]:
                 runs[name, gpu].append(run)
@@ -167,12 +179,12 @@ def place_name(cluster: str, machine: str) -> str:
     return f"{cluster}: {machine}" if machine else cluster
 
 
-def _waited_for(since: datetime, given: datetime | None, submitted: datetime | None, until: datetime) -> str:
+def _waited_for(since: float, given: float | None, submitted: float | None, until: float) -> str:
     """What a wait that is over was for: a slot, the submission, the platform."""
     parts = []
     for name, begin, end in (("for a free slot", since, given or until), ("to be submitted", given, submitted or until),
                              ("for the platform", submitted, until)):
-        seconds = (end - begin).total_seconds() if begin is not None else 0.0
+        seconds = end - begin if begin is not None else 0.0
         if seconds >= 0.05:
             parts.append(f"{seconds:.1f} s {name}")
     return ", ".join(parts)

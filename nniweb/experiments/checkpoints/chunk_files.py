@@ -25,6 +25,8 @@ from nniweb.storage.elsewhere import StorageFailed
 FOLDER = "checkpoints"
 #: Bytes that stay free on the disk of the storage: it is the database's disk, too, on most servers.
 KEPT_FREE = 1024 ** 3
+#: As that, where the storage is elsewhere: what keepers send lies on the disk of the data folder on its way.
+KEPT_FREE_ON_THE_WAY = 128 * 1024 ** 2
 #: Bytes that are read at once.
 PIECE = 256 * 1024
 
@@ -69,7 +71,7 @@ def manifest_path(experiment_id: str, manifest: str) -> str:
 
 def incoming_file() -> IncomingFile:
     """For what a keeper begins to send: on the disk of the storage, where that is a folder. Raises OSError."""
-    return IncomingFile(incoming_folder())
+    return IncomingFile(incoming_folder(), _check_room_on_the_way)
 
 
 def incoming_folder() -> str:
@@ -87,11 +89,14 @@ def keep_file(path: str, sha256: str, content: IncomingFile) -> None:
 
     Raises NoRoom, OSError.
     """
-    with contextlib.suppress(FileNotFoundError, DamagedFile):
+    try:
         check_file(path, sha256)
         return
+    except FileNotFoundError:
+        pass  # nothing is removed: another who sends the same may have stored it by now
+    except DamagedFile:
+        remove_file(path)
     _check_room(content.size)
-    remove_file(path)
     if is_cheap_to_ask() and content.keep_at(checkpoint_storage.path(path)):
         return
     with _errors_of_storage():
@@ -193,6 +198,14 @@ def remove_all(experiment_id: str) -> None:
     """Everything of an experiment: what rows name must be removed before, this is the rest. Of folders only."""
     with contextlib.suppress(NotImplementedError):
         shutil.rmtree(checkpoint_storage.path(f"{FOLDER}/{experiment_id}"), ignore_errors=True)
+
+
+def _check_room_on_the_way(size: int) -> None:
+    """As ``_check_room``, for what arrives."""
+    if is_cheap_to_ask():
+        _check_room(size)
+    elif shutil.disk_usage(settings.DATA_FOLDER).free < KEPT_FREE_ON_THE_WAY + size:
+        raise NoRoom("The disk of the server's data folder is nearly full.")
 
 
 def _check_room(size: int) -> None:

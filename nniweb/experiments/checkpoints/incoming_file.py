@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -27,9 +27,11 @@ _OPEN_TOGETHER = 50
 class IncomingFile:
     """For one thread at a time. Whoever has it closes it. ``size``: bytes that have come."""
 
-    def __init__(self, folder: str) -> None:
-        """``folder``: there it lies until it has a name, if it is not small."""
-        self._folder = folder
+    def __init__(self, folder: str, check_room: Callable[[int], None]) -> None:
+        """``folder``: there it lies until it has a name, if it is not small. ``check_room``: called before so many
+        bytes more are written there; raises OSError where they are too many.
+        """
+        self._folder, self._check_room = folder, check_room
         self._digest = hashlib.sha256()
         self._small: list[bytes] = []
         self._file: IO[bytes] | None = None
@@ -43,6 +45,8 @@ class IncomingFile:
         if self._file is None and self.size <= SMALL:
             self._small += map(bytes, pieces)
             return
+        # each time: many arrive at once, and none of them is counted before it is whole
+        self._check_room(sum(map(len, pieces)))
         if self._file is None:
             self._file = _nameless_file(self._folder)
             pieces, self._small = [*self._small, *pieces], []

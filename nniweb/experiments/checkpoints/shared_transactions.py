@@ -1,4 +1,6 @@
-"""Several threads that each write a little share one transaction: a commit waits for the disk, and holds up reports."""
+"""Several threads that each write a little share one transaction, and none waits for the disk: it would hold up
+reports.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from django.db import transaction
+from nniweb.database.later_flush import flushed_later
 
 Item = TypeVar("Item")
 
@@ -30,7 +32,10 @@ class SharedTransactions(Generic[Item]):
         self._writing = threading.Lock()
 
     def write(self, item: Item) -> None:
-        """Returns when it is committed, with whatever others wanted meanwhile. Raises what writing it raised."""
+        """Returns when it is committed, with whatever others wanted meanwhile. Raises what writing it raised.
+
+        A power cut undoes it until another transaction has been committed (``flushed_later``).
+        """
         wanted = _Wanted(item)
         with self._lock:
             self._waiting.append(wanted)
@@ -44,7 +49,7 @@ class SharedTransactions(Generic[Item]):
 
     def _commit(self, some: Sequence[_Wanted[Item]]) -> None:
         try:
-            with transaction.atomic():
+            with flushed_later():
                 self._write([wanted.item for wanted in some])
         except Exception as error:  # of one of them: the others are not to suffer from it
             if len(some) > 1:

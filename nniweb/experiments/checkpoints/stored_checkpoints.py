@@ -14,6 +14,7 @@ from itertools import islice
 from django.db import transaction
 from django.db.models import QuerySet
 
+from nniweb.database.later_flush import flushed_later
 from nniweb.experiments.checkpoints.checkpoint_settings import checkpoints_of
 from nniweb.experiments.checkpoints.chunk_files import (
     chunk_path,
@@ -21,9 +22,12 @@ from nniweb.experiments.checkpoints.chunk_files import (
     keep_file,
     keep_small_files,
     manifest_path,
+    remove_all,
+    remove_file,
     size_of,
 )
 from nniweb.experiments.checkpoints.continued_trials import line_of
+from nniweb.experiments.checkpoints.deleted_meanwhile import unless_deleted
 from nniweb.experiments.checkpoints.handed_on import hands_on
 from nniweb.experiments.checkpoints.incoming_file import IncomingFile
 from nniweb.experiments.checkpoints.shared_transactions import SharedTransactions
@@ -72,24 +76,36 @@ def _want(experiment: Experiment, hashes: Collection[str], now: datetime) -> lis
 
 
 def keep_chunk(experiment: Experiment, sha256: str, content: IncomingFile, now: datetime) -> None:
-    """Store a chunk, unless it is there. Durable when this returns. Raises OSError, NoRoom where the disk is full.
+    """Store a chunk, unless it is there. Raises ExperimentDeleted, and OSError, NoRoom where the disk is full.
 
     The row is first, and says until the file is written that the chunk is lost: from then on nobody removes the file.
+    The file is durable when this returns, and the row when a checkpoint that has the chunk is stored: if a power cut
+    comes before that, the keeper is told that the chunk is missing, and sends it again.
     """
-    _transactions.write(_Begun(experiment.pk, sha256, content.size, now))
-    keep_file(chunk_path(experiment.public_id, sha256), sha256, content)
-    _transactions.write(_Kept(experiment.pk, sha256))
+    path = chunk_path(experiment.public_id, sha256)
+    with unless_deleted(experiment.pk, lambda: _remove(experiment, [path])):
+        _transactions.write(_Begun(experiment.pk, sha256, content.size, now))
+        keep_file(path, sha256, content)
+        _transactions.write(_Kept(experiment.pk, sha256))
 
 
 def keep_chunks(experiment: Experiment, chunks: Mapping[str, bytes], now: datetime) -> None:
     """As ``keep_chunk``, for small chunks by hash: two transactions for all of them, and the disk is waited for once.
     """
-    with transaction.atomic():
-        _write_chunks([_Begun(experiment.pk, sha256, len(content), now) for sha256, content in chunks.items()])
-    keep_small_files({chunk_path(experiment.public_id, sha256): (sha256, content)
-                      for sha256, content in chunks.items()})
-    with transaction.atomic():
-        _write_chunks([_Kept(experiment.pk, sha256) for sha256 in chunks])
+    files = {chunk_path(experiment.public_id, sha256): (sha256, content) for sha256, content in chunks.items()}
+    with unless_deleted(experiment.pk, lambda: _remove(experiment, files)):
+        with flushed_later():
+            _write_chunks([_Begun(experiment.pk, sha256, len(content), now) for sha256, content in chunks.items()])
+        keep_small_files(files)
+        with flushed_later():
+            _write_chunks([_Kept(experiment.pk, sha256) for sha256 in chunks])
+
+
+def _remove(experiment: Experiment, paths: Collection[str]) -> None:
+    """Of a deleted experiment."""
+    for path in paths:
+        remove_file(path)
+    remove_all(experiment.public_id)
 
 
 @dataclass(frozen=True)
@@ -170,14 +186,21 @@ def add_checkpoint(attempt: Attempt, manifest: str, content: IncomingFile, *, na
     """Store a manifest and which chunks it has. The chunks that are missing after all; it does not count yet.
 
     Harmless when repeated, also where it was interrupted: rows are written some at a time, and ``stored_at`` last.
-    Raises OSError, NoRoom where the disk is full.
+    Raises ExperimentDeleted, and OSError, NoRoom where the disk is full.
     """
-    checkpoint, _ = Checkpoint.objects.get_or_create(
-        attempt=attempt, manifest=manifest, defaults={
-            "trial_id": attempt.trial_id, "name": name, "size": size, "file_count": file_count, "created_at": now})
-    # after the row, which keeps others from removing the file
     experiment = attempt.trial.experiment
-    keep_file(manifest_path(experiment.public_id, manifest), manifest, content)
+    path = manifest_path(experiment.public_id, manifest)
+    with unless_deleted(experiment.pk, lambda: _remove(experiment, [path])):
+        checkpoint, _ = Checkpoint.objects.get_or_create(
+            attempt=attempt, manifest=manifest, defaults={
+                "trial_id": attempt.trial_id, "name": name, "size": size, "file_count": file_count, "created_at": now})
+        # after the row, which keeps others from removing the file
+        keep_file(path, manifest, content)
+        return _add_chunks(checkpoint, experiment, chunks, now)
+
+
+def _add_chunks(checkpoint: Checkpoint, experiment: Experiment, chunks: Collection[str], now: datetime) -> list[str]:
+    """The rest of ``add_checkpoint``, when the manifest's file is there."""
     if checkpoint.stored_at is not None and checkpoint.removed_at is None:
         return []
     missing: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from typing import Annotated, Any, TypeVar
@@ -150,7 +151,12 @@ def _may_hold_secret(model: type[BaseModel], place: Path) -> bool:
         alternatives = model_fields(models).get(part, [])
         is_secret = any(holds_secret(field) for field in alternatives)
         models = [inner for field in alternatives for _, inner in inner_models(field.annotation)]
-    return is_secret or any(described.is_secret for inner in models for described in describe(inner))
+    return is_secret or any(map(_has_secrets, models))
+
+
+@functools.lru_cache(maxsize=512)
+def _has_secrets(model: type[BaseModel]) -> bool:
+    return any(described.is_secret for described in describe(model))
 
 
 def _meaning(model: type[BaseModel], place: Path) -> str:

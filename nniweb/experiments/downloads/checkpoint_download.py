@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from nniweb.experiments.checkpoints.chunk_files import DamagedFile, chunk_path, content_of, manifest_path
 from nniweb.experiments.models import Checkpoint
+from nniweb.storage.elsewhere import StorageFailed
 from trainingservice.receiver.checkpoint_manifests import ReadManifest, read_manifest
 
 logger = logging.getLogger(__name__)
@@ -15,6 +16,10 @@ logger = logging.getLogger(__name__)
 
 class CheckpointDamaged(Exception):
     """Something of it is damaged or missing on the server's disk. The sentence says what."""
+
+
+class CheckpointAway(CheckpointDamaged):
+    """Nothing is known to be damaged: its storage elsewhere does not answer at the moment."""
 
 
 def manifest_of(checkpoint: Checkpoint) -> ReadManifest:
@@ -49,8 +54,9 @@ def _content(checkpoint: Checkpoint, path: str, sha256: str) -> bytes:
         what = "is damaged"
     except OSError as error:
         logger.warning("%s of the checkpoint %s cannot be read: %s", path, checkpoint.name, error)
-        raise CheckpointDamaged(f"A part of the checkpoint {checkpoint.name} cannot be read at the moment. Try again "
-                                "later; the server's log says why.") from error
+        kind = CheckpointAway if isinstance(error, StorageFailed) else CheckpointDamaged
+        raise kind(f"A part of the checkpoint {checkpoint.name} cannot be read at the moment. Try again later; the "
+                   "server's log says why.") from error
     raise CheckpointDamaged(f"A part of the checkpoint {checkpoint.name} {what} on the server's disk ({path}). Restore "
                             "it from a backup (docs/backup.md), or use another checkpoint.")
 

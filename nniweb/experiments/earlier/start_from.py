@@ -90,8 +90,16 @@ def keep(experiment: Experiment, taken: Sequence[Taken], actor: User | None) -> 
 
 
 def earlier_of(experiment: Experiment) -> list[list[Any]]:
-    """What its tuner is given: of each earlier experiment its results as [parameters, value]."""
-    return list(EarlierExperiment.objects.filter(experiment=experiment).values_list("results", flat=True))
+    """What its tuner is given: of each earlier experiment its results as [parameters, value]. A value is a float, or a
+    list of them where there are several objectives.
+    """
+    stored = EarlierExperiment.objects.filter(experiment=experiment).values_list("results", flat=True)
+    return [[[parameters, _floats(value)] for parameters, value in results] for results in stored]
+
+
+def _floats(value: Any) -> Any:
+    """PostgreSQL gives 1e300 back as an integer of 301 digits, which no array of NumPy takes as a number."""
+    return [float(one) for one in value] if isinstance(value, list) else float(value)
 
 
 def note_agreements(experiment: Experiment, agreements: Sequence[Mapping[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from nniweb.experiments.ingest.entry_times import clock_of_report, for_database
 from nniweb.experiments.ingest.known_metrics import without_heard
 from nniweb.experiments.ingest.report_answers import Answer, awaited_index, reply
 from nniweb.experiments.ingest.report_entries import store_entries
+from nniweb.experiments.ingest.report_gathering import gathering
 from nniweb.experiments.ingest.report_intervals import intervals
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.report_size_limit import KeptEntries, within_limit
@@ -82,6 +83,10 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
     kept = within_limit(entries, attempt, settings.TRIAL_BYTES)
     tell_of_limit(kept, attempt)
     within = intervals.next_report_within(attempt, has_news=bool(report.lines))
+    gather_for = 0.0
+    if report.lines:
+        gathering.came(1)
+        gather_for = 0.0 if report.tells_of_an_end else gathering.seconds_for(attempt)
     rows.heard(attempt, accepted=new.accepted, now=for_database(now), stored_bytes=kept.stored_bytes, within=within,
                journal_id=attempt.journal_id or (report.journal_id if new.accepted else ""),
                parameter_index=report.keeper["parameter_index"],
@@ -101,7 +106,8 @@ def accept_report(delivery: Delivery, attempt: ReportingAttempt, rows: ReportRow
             move_trial(attempt.trial_pk, TrialJobStatus.RUNNING, now, revision=revision, message="")
             attempt.status = TrialJobStatus.RUNNING
         store_entries(kept.entries, attempt, clock_of_report(report.sent_at, now), rows, revision)
-    return reply(attempt, report, phases, within, accepted=new.accepted, left_out=[*unknown, *kept.rejected])
+    return reply(attempt, report, phases, within, accepted=new.accepted, left_out=[*unknown, *kept.rejected],
+                 gather_for=gather_for)
 
 
 def _check_claim(report: ReadReport, attempt: ReportingAttempt) -> None:

@@ -55,10 +55,11 @@ def awaited_index(entries: Sequence[contract.Entry], before: int) -> int:
 
 
 def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, list[contract.Order]], within: float,
-          accepted: int, left_out: Sequence[contract.Rejected] = ()) -> Answer:
+          accepted: int, left_out: Sequence[contract.Rejected] = (), gather_for: float = 0.0) -> Answer:
     """The answer to a report that was taken, with the orders that the keeper does not know yet.
 
-    ``within``: seconds in which the next report is expected, unless parameters are due.
+    ``within``: seconds in which the next report is expected, unless parameters are due; ``gather_for``: seconds for
+    which metrics and output may wait for others.
     """
     orders: list[contract.Order] = []
     holds = report.keeper["parameter_index"]
@@ -74,9 +75,12 @@ def reply(attempt: ReportingAttempt, report: ReadReport, phases: Mapping[int, li
     later = phases.get(attempt.pk, ())
     orders += [order for order in later if order["index"] > holds]
     due = attempt.awaited_index > holds and all(order["index"] != attempt.awaited_index for order in later)
-    return Answer(200, {"installation": settings.INSTALLATION_ID, "accepted": accepted,
-                        "rejected": [*report.rejected, *left_out], "orders": orders,
-                        "next_report_within": NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE if due else within})
+    body: dict[str, Any] = {"installation": settings.INSTALLATION_ID, "accepted": accepted,
+                            "rejected": [*report.rejected, *left_out], "orders": orders,
+                            "next_report_within": NEXT_REPORT_WHILE_PARAMETERS_ARE_DUE if due else within}
+    if gather_for:
+        body["gather_for"] = gather_for
+    return Answer(200, body)
 
 
 def refusal(status: int, error: str, message: str) -> Answer:

@@ -8,13 +8,12 @@ from operator import itemgetter
 
 from nniweb.experiments.ingest.checkpoint_entries import keep_checkpoint_entry
 from nniweb.experiments.ingest.entry_times import ReportClock, for_database
-from nniweb.experiments.ingest.metric_problems import note_metric_problems
 from nniweb.experiments.ingest.report_rows import ReportRows
 from nniweb.experiments.ingest.reported_ends import end_as_reported
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt, has_newer_attempt
 from nniweb.experiments.ingest.results_of_sets import SetResult, keep_results_of_sets
 from nniweb.experiments.ingest.row_statements import MetricRow, OutputRow
-from nniweb.experiments.ingest.warm_starts import note_warm_start
+from nniweb.experiments.ingest.told_once import note_metric_problems, note_warm_start
 from nniweb.experiments.lifecycle.transitions import attempt_continued, attempt_started
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.results.other_metrics import Numbers

@@ -1,8 +1,8 @@
 """In how many seconds a keeper shall report again though it has nothing to say.
 
-A keeper sends what is new at once. What it sends besides says that it lives, and brings orders. The more keepers there
-are the less often each of them does it, so that all of them together cost the same. An order to stop does not wait for
-it: the platform's service brings it.
+A keeper sends what is new at once, or gathers it for some seconds (``report_gathering``). What it sends besides says
+that it lives, and brings orders. The more keepers there are the less often each of them does it, so that all of them
+together cost the same. An order to stop does not wait for it: the platform's service brings it.
 
 What is promised to a keeper is kept with its attempt (``report_within``), and whoever decides that a keeper is silent
 asks ``lifecycle.heartbeats``.
@@ -20,6 +20,7 @@ from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
+from nniweb.experiments.ingest.report_gathering import gathering
 from nniweb.experiments.ingest.reporting_attempts import ReportingAttempt
 from nniweb.experiments.lifecycle.heartbeats import LONGEST, SHORTEST
 from nniweb.experiments.models import Attempt, Experiment, Trial
@@ -114,7 +115,7 @@ def counted() -> Fleet:
 def note_watched(experiments: Collection[int], trials: Collection[int]) -> None:
     """Pages of these experiments and of these trials (primary keys) are open; to be said again while they are."""
     intervals.count_if_due()
-    if intervals.fleet.quiet <= SHORTEST:
+    if intervals.fleet.quiet <= SHORTEST and not gathering.seconds:
         return  # nobody needs to know
     until = timezone.now() + timedelta(seconds=WATCHED_FOR)
     if experiments:

@@ -18,7 +18,7 @@ from nniweb.experiments.budgets.ledger import charge
 from nniweb.experiments.lifecycle.cluster_records import note_platform_failure
 from nniweb.experiments.lifecycle.reason_columns import failed_because, reason_of, said, said_by_platform
 from nniweb.experiments.lifecycle.retries import ON_PLATFORM_FAILURE, SUSPENDED, kind_of_failure, retries_left
-from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, told_duration, with_cause
+from nniweb.experiments.lifecycle.trial_end import TrialEnd, release, told_duration, why_it_waits, with_cause
 from nniweb.experiments.memory.memory_failures import memory_columns
 from nniweb.experiments.models import (
     Attempt,
@@ -201,9 +201,12 @@ def end_attempt(attempt: Attempt, end: TrialEnd, at: datetime, *, revision: int)
         return False
     charge(attempt.pk, duration=end.duration, by_keeper=end.by_keeper, ended_at=at, now=now)
     if end.status is TrialJobStatus.WAITING:
-        if _wait_for_attempt(attempt.trial_id, end.message, revision):
-            kind = "placed anew" if code_of(end.message) == "moves" else "frozen"
-            insert([TrialEvent(trial_id=attempt.trial_id, at=at, kind=kind, message=printable(end.message))])
+        message = end.message
+        if code_of(message) == "free_slot":  # thawed by now; the experiment may have been paused since it was frozen
+            message = why_it_waits(Experiment.objects.values_list("status", flat=True).get(trials=attempt.trial_id))
+        if _wait_for_attempt(attempt.trial_id, message, revision):
+            kind = "placed anew" if code_of(message) == "moves" else "frozen"
+            insert([TrialEvent(trial_id=attempt.trial_id, at=at, kind=kind, message=printable(message))])
         return True
     if kind_of_failure(end.status, end.reason) == ON_PLATFORM_FAILURE:
         note_platform_failure(attempt, now)

@@ -28,6 +28,7 @@ from nniweb.experiments.lifecycle.platform_times import times_of
 from nniweb.experiments.lifecycle.reason_columns import from_document, read
 from nniweb.experiments.lifecycle.retries import REFUSED
 from nniweb.experiments.models import Attempt
+from nniweb.experiments.models.experiment import ExperimentStatus
 from nniweb.experiments.models.experiment_cluster import options_on
 from nniweb.experiments.models.trial import RESTS, STOPS, TrialTarget
 from trainingservice.errors import TrainingServiceError
@@ -75,6 +76,13 @@ def frozen(target: str, wanted_because: str, reason: str) -> TrialEnd:
     """The end of an attempt whose trial goes on later; it may be wanted running again already."""
     return TrialEnd(TrialJobStatus.WAITING, rest_reason(target, wanted_because) if target in RESTS
                     else Reason("free_slot"), reason)
+
+
+def why_it_waits(experiment_status: str) -> Reason:
+    """Of a trial without an attempt that is wanted running."""
+    if experiment_status == ExperimentStatus.PAUSED:
+        return Reason("experiment_held", status=str(experiment_status))
+    return Reason("free_slot")
 
 
 def rest_reason(target: str, wanted_because: str) -> str:

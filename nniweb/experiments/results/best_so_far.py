@@ -46,7 +46,7 @@ def improvements_of(experiment_keys: Collection[int], most: int = MOST_POINTS) -
 
 def _of_settled(experiment_keys: Collection[int]) -> dict[int, list[tuple[int, float]]]:
     """Of experiments whose improvements are kept. What is none among some trials is none among more of them."""
-    settled = settled_of(experiment_keys)
+    settled = settled_of(experiment_keys, with_improvements=True)
     found = {key: list(one.improvements or ()) for key, one in settled.items()}
     for condition in beyond(settled):
         for key, sequence_id, value in Trial.objects.filter(counts_for_best(), condition).values_list(

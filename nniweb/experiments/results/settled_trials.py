@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models import Count, Exists, F, FloatField, OuterRef, Q, QuerySet, Value
 
 from nniweb.experiments.models import Experiment, SettledTrials, Trial
 
@@ -35,10 +35,14 @@ class Settled:
     is_all: bool
 
 
-def settled_of(experiments: Collection[int]) -> dict[int, Settled]:
-    """By primary key of the experiment, of those of which something is kept. One query."""
+def settled_of(experiments: Collection[int], *, with_improvements: bool = False) -> dict[int, Settled]:
+    """By primary key of the experiment, of those of which something is kept. One query.
+
+    ``with_improvements``: those, too, which may be thousands of each experiment; without it there are None.
+    """
     rows = SettledTrials.objects.filter(experiment__in=experiments).values_list(
-        "experiment", "until", "open_trials", "counts", "improvements", "seconds", "first_began", "last_ended",
+        "experiment", "until", "open_trials", "counts",
+        "improvements" if with_improvements else Value(None, FloatField()), "seconds", "first_began", "last_ended",
         F("experiment__next_sequence_id"))
     return {key: Settled(until, open_trials, counts,
                          None if improvements is None else [(number, value) for number, value in improvements],

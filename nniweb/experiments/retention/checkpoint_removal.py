@@ -6,8 +6,9 @@ Whatever moment it is interrupted at, the same call goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from django.db.models import Exists, OuterRef, QuerySet
 
@@ -23,10 +24,14 @@ from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, Chec
 from nniweb.experiments.retention.removal import Pace, remove_rows
 from nniweb.experiments.sql.selected_rows import is_any
 
+Key = TypeVar("Key")
+
 #: What was sent and has become no checkpoint that counts is kept for so long: a large one is sent for hours.
 UNUSED_FOR = timedelta(days=1)
 #: Files that one transaction removes at most, of this machine and of a storage elsewhere.
 MOST_FILES, MOST_ELSEWHERE = 100, 10
+#: And their bytes, or one file: a disk removes large files at some 4 GB a second, and reports wait on SQLite meanwhile.
+MOST_BYTES = 32 * 1024 * 1024
 
 
 def remove_old_checkpoints(pace: Pace, is_over: Callable[[], bool]) -> bool:
@@ -46,7 +51,9 @@ def remove_old_checkpoints(pace: Pace, is_over: Callable[[], bool]) -> bool:
 def _remove_one(checkpoint: Checkpoint, pace: Pace, is_over: Callable[[], bool]) -> None:
     experiment = checkpoint.trial.experiment
     its_uses = CheckpointChunkUse.objects.filter(checkpoint=checkpoint)
-    while uses := dict(its_uses.values_list("pk", "chunk")[:_files_at_once()]):
+    while uses := dict(_removed_together(
+            ((use, chunk), size)
+            for use, chunk, size in its_uses.values_list("pk", "chunk", "chunk__size")[:_files_at_once()])):
         with pace.measured():
             CheckpointChunkUse.objects.filter(pk__in=list(uses)).delete()
             # those that nobody has asked for since it was sent; the others are left to ``remove_unused_chunks``
@@ -65,6 +72,18 @@ def _remove_one(checkpoint: Checkpoint, pace: Pace, is_over: Callable[[], bool])
             still.delete()
 
 
+def _removed_together(files: Iterable[tuple[Key, int]]) -> list[Key]:
+    """The first of these files that one transaction removes, by what they are known by; with each its bytes."""
+    found: list[Key] = []
+    total = 0
+    for key, size in files:
+        total += size
+        if found and total > MOST_BYTES:
+            break
+        found.append(key)
+    return found
+
+
 def _files_at_once() -> int:
     """How many files a transaction may remove. A storage elsewhere is first asked whether it answers, so that no
     transaction waits for one that does not. Raises StorageFailed.
@@ -79,7 +98,7 @@ def _remove_unused(experiment: Experiment, chunks: QuerySet[CheckpointChunk], no
                    most: int = MOST_FILES) -> int:
     """Those of these chunks that no checkpoint has. Within the caller's transaction."""
     used = CheckpointChunkUse.objects.filter(chunk=OuterRef("pk"))
-    unused = list(chunks.filter(~Exists(used)).values_list("pk", flat=True)[:most])
+    unused = _removed_together(chunks.filter(~Exists(used)).values_list("pk", "size")[:most])
     # holds the rows: from here on whoever asks for one waits, and those that were asked for meanwhile stay
     chunks.filter(pk__in=unused).update(lost_at=now)
     gone = dict(chunks.filter(~Exists(used), pk__in=unused).values_list("pk", "sha256"))

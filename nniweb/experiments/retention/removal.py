@@ -17,8 +17,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from django.core.files.storage import default_storage
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import Count, F, Model, Sum, Value
+from django.db.models.deletion import Collector
 
 from nniweb.experiments.models import Attempt, Metric, ResourceReading, Trial, TrialFile, TrialOutput
 from nniweb.experiments.output.pieces import BYTES_OF_ROW
@@ -27,9 +28,9 @@ from nniweb.storage.elsewhere import StorageFailed, is_elsewhere
 from trialkeeper import contract
 
 #: What one transaction shall take, in seconds. The fewest and the most rows it removes: below the fewest it is the
-#: commit that takes the time, and more of them would hold others up longer. The most bytes of output: on Debian SQLite
-#: overwrites what it removes.
-AIM_SECONDS, FEWEST_ROWS, MOST_ROWS, MOST_BYTES = 0.015, 100, 2000, 1_000_000
+#: commit that takes the time, and more of them would hold others up longer. With how many it begins. The most bytes of
+#: output: on Debian SQLite overwrites what it removes.
+AIM_SECONDS, FEWEST_ROWS, MOST_ROWS, FIRST_ROWS, MOST_BYTES = 0.015, 20, 2000, 100, 1_000_000
 #: Of the time, what pauses are of work: others that write get through in between. The longest one, in seconds.
 REST, LONGEST_REST = 4.0, 0.1
 
@@ -40,21 +41,35 @@ class Pace:
 
     #: Sleeps so many seconds, or less where it is told to end.
     sleep: Callable[[float], object] = time.sleep
-    rows: int = FEWEST_ROWS
+    rows: int = FIRST_ROWS
+    #: Those of models that are removed by themselves: a row to which others may refer takes twenty times as long.
+    rows_of: dict[type[Model], int] = field(default_factory=dict)
+
+    def most_of(self, model: type[Model]) -> int:
+        """How many rows of this model alone a transaction may remove."""
+        return self.rows_of.get(model, min(FIRST_ROWS, self.rows))
 
     @contextlib.contextmanager
-    def measured(self) -> Iterator[None]:
-        """A transaction; afterwards a rest."""
+    def measured(self, model: type[Model] | None = None) -> Iterator[None]:
+        """A transaction; afterwards a rest. ``model``: of which alone it removes rows."""
         with transaction.atomic():
             # from here: what was waited for others says nothing of how much is removed at once
             began = time.monotonic()
             yield
         took = time.monotonic() - began
-        if took > AIM_SECONDS:
-            self.rows = max(FEWEST_ROWS, self.rows // 2)
-        elif took < AIM_SECONDS / 2:
-            self.rows = min(MOST_ROWS, self.rows * 2)
+        if model is None:
+            self.rows = self._next(self.rows, took)
+        else:
+            self.rows_of[model] = self._next(self.most_of(model), took)
         self.sleep(min(LONGEST_REST, max(0.001, REST * took)))
+
+    @staticmethod
+    def _next(rows: int, took: float) -> int:
+        if took > 4 * AIM_SECONDS:  # the machine is busy, or the rows are large: not only a little too long
+            return FEWEST_ROWS
+        if took > AIM_SECONDS:
+            return max(FEWEST_ROWS, rows // 2)
+        return min(MOST_ROWS, rows * 2) if took < AIM_SECONDS / 2 else rows
 
 
 @dataclass
@@ -188,9 +203,14 @@ def remove_file(storage_path: str) -> None:
 
 
 def remove_rows(model: type[Model], pace: Pace, *, most: int = MOST_ROWS, **which: Any) -> int:
-    """One transaction's worth of a model's rows, at most so many; how many that were (0: there are no more)."""
-    keys = list(model._default_manager.filter(**which).values_list("pk", flat=True)[:min(most, pace.rows)])
+    """One transaction's worth of a model's rows, at most so many; how many that were (0: there are no more).
+
+    Nothing that refers to them may come meanwhile: what does is looked for before the transaction.
+    """
+    keys = list(model._default_manager.filter(**which).values_list("pk", flat=True)[:min(most, pace.most_of(model))])
     if keys:
-        with pace.measured():
-            model._default_manager.filter(pk__in=keys).delete()
+        found = Collector(using=DEFAULT_DB_ALIAS)
+        found.collect(model._default_manager.filter(pk__in=keys))  # a question for each kind of row that may refer
+        with pace.measured(model):
+            found.delete()
     return len(keys)

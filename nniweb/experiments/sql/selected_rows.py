@@ -37,6 +37,14 @@ def is_any(model: type[models.Model], condition: str, values: Sequence[Any] = ()
         return cursor.fetchone() is not None
 
 
+@lru_cache
+def reading_of(model: type[models.Model], name: str) -> Callable[[Any], Any]:
+    """What makes Python's value of a field from the one that the database gives, for statements of one's own."""
+    field: Any = model._meta.get_field(name)
+    column = Col(model._meta.db_table, field)
+    return _reader(column, connection.ops.get_db_converters(column) + field.get_db_converters(connection))
+
+
 def places(values: Collection[object]) -> str:
     """For ``IN``: as many places as there are values, of which there must be one."""
     return f"({', '.join(['%s'] * len(values))})"

@@ -29,6 +29,7 @@ from nniweb.client.words import (
     thawed_line,
     trials_table,
 )
+from nniweb.client.written_file import drafted
 from nniweb.documents.experiment_clusters import clusters_document
 from nniweb.documents.experiments import NOT_IN_LISTS, NewLimitsSerializer, document, summaries
 from nniweb.documents.trial_query import filtered
@@ -252,13 +253,10 @@ class Command(AskedHere):
             self.stdout.ending = ""  # what is exported has its own line ends
             write(self.stdout)  # type: ignore[arg-type]  # a text stream
             return
-        draft = path.with_name(f".{path.name}.draft")
         try:
-            with open(draft, "w", encoding="utf-8", newline="") as out:
+            with drafted(path) as draft, open(draft, "x", encoding="utf-8", newline="") as out:
                 write(out)
-            draft.replace(path)
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise CommandError(f"{path} cannot be written: {error.strerror}.") from None
         self.stderr.write(f"Written to {path}.")
 

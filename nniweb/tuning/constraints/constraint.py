@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nniweb.tuning.constraints.evaluation import ABSENT, UNDEFINED, Truth, compiled, value_in, violation
+from nniweb.tuning.constraints import ranges
+from nniweb.tuning.constraints.evaluation import ABSENT, Truth, compiled, value_in, violation
 from nniweb.tuning.constraints.nodes import ExpressionInvalid, Name, Node, nodes_of
-from nniweb.tuning.constraints.ranges import Ranges, may_be_true
 
 #: Of one kind in an experiment.
 MOST_CONSTRAINTS = 50
@@ -36,16 +36,11 @@ class Constraint:
 
     def allows(self, parameters: Mapping[str, Any]) -> bool:
         """Whether a trial may have these parameters: the constraint is true of them, or about what they do not have."""
-        outcome = self.outcome(parameters)
-        return outcome is True or outcome is ABSENT
+        return is_allowed(self.outcome(parameters))
 
-    def may_allow(self, ranges: Ranges) -> bool:
+    def may_allow(self, known: ranges.Ranges) -> bool:
         """Whether it may allow parameters with values in these ranges; False only where it allows none of them."""
-        return may_be_true(self.tree, ranges)
-
-    def is_undefined_for(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether it cannot be computed for these parameters: a division by zero, a text compared by ``<``."""
-        return self.outcome(parameters) is UNDEFINED
+        return self._possible(known)[0]
 
     def outcome(self, parameters: Mapping[str, Any]) -> Any:
         """True, False, or one of ``evaluation.Unknown``."""
@@ -54,6 +49,10 @@ class Constraint:
     @functools.cached_property
     def _truth(self) -> Truth:
         return compiled(self.tree)
+
+    @functools.cached_property
+    def _possible(self) -> ranges.Possible:
+        return ranges.compiled(self.tree)
 
     def judge(self, metrics: Mapping[str, float]) -> "Judgement":
         """What it says of a result. A metric that was not reported is not known to satisfy it."""
@@ -77,6 +76,11 @@ class Judgement:
     #: Metrics in it that the result does not have, and the values of those that it has.
     missing: tuple[str, ...]
     values: Mapping[str, float]
+
+
+def is_allowed(outcome: object) -> bool:
+    """Whether a trial may have parameters of which a constraint says this."""
+    return outcome is True or outcome is ABSENT
 
 
 def read_constraint(text: str) -> Constraint:

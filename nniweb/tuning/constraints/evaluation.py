@@ -45,14 +45,15 @@ def value_in(point: Mapping[str, Any], parts: Sequence[str]) -> Any:
     """What a point has under a dotted name; of an option with parameters of its own the option's name."""
     found: Any = point
     for part in parts:
-        if not _is_mapping(found) or part not in found:
+        # asked thousands of times for one proposal: the kind of mapping that it nearly always is comes first
+        if not isinstance(found, dict) and not isinstance(found, Mapping):
+            return ABSENT
+        if part not in found:
             return ABSENT
         found = found[part]
-    return found.get("_name", found) if _is_mapping(found) else found
-
-
-def _is_mapping(found: Any) -> bool:
-    return isinstance(found, dict | Mapping)
+    if isinstance(found, float | int | str):
+        return found
+    return found.get("_name", found) if isinstance(found, Mapping) else found
 
 
 def constant(node: Node) -> float | None:
@@ -236,6 +237,8 @@ def _compiled_value(node: Node) -> Callable[[Lookup], Any]:
 def _named(parts: tuple[str, ...]) -> Callable[[Lookup], Any]:
     def named(lookup: Lookup) -> Any:
         found = lookup(parts)
+        if type(found) is float and math.isfinite(found):
+            return found
         if isinstance(found, int | float) and not isinstance(found, bool):
             number = _number(found)
             return UNDEFINED if number is None else number
@@ -249,9 +252,10 @@ def _arithmetic(operands: Sequence[Callable[[Lookup], Any]], operators: Sequence
     """From left to right."""
 
     def from_left(numbers: list[float]) -> float:
-        result, *others = numbers
-        for compute, operand in zip(operators, others, strict=True):
-            result = compute(result, operand)
+        others = iter(numbers)
+        result = next(others)
+        for compute in operators:
+            result = compute(result, next(others))
         return result
 
     return lambda lookup: _computed([operand(lookup) for operand in operands], from_left)

@@ -6,7 +6,7 @@ and the other answer is not.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nniweb.tuning.constraints.evaluation import constant
@@ -27,6 +27,12 @@ class Range:
 
 #: The range of a name; None: it may be anything, or nothing.
 Ranges = Callable[[tuple[str, ...]], Range | None]
+#: The range of a part of a constraint, of those of the names.
+RangeOf = Callable[[Ranges], Range | None]
+#: Of the ranges of the names: whether it may be true, and whether it may be false.
+Possible = Callable[[Ranges], tuple[bool, bool]]
+#: Of the others' results nothing is known.
+_WITH_RANGES = ("+", "-", "*", "/", "**")
 _NEVER_FALLING: dict[str, Callable[[float], float]] = {
     "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "log2": math.log2, "log10": math.log10, "round": round,
     "floor": math.floor, "ceil": math.ceil}
@@ -34,24 +40,47 @@ _NEVER_FALLING: dict[str, Callable[[float], float]] = {
 
 def may_be_true(tree: Node, ranges: Ranges) -> bool:
     """False only where no values in these ranges make it true, or leave it without a say."""
-    return _possible(tree, ranges)[0]
+    return compiled(tree)(ranges)[0]
 
 
-def _possible(node: Node, ranges: Ranges) -> tuple[bool, bool]:
-    """Whether it may be true, and whether it may be false."""
-    match node:
+def compiled(tree: Node) -> Possible:
+    """Whether it may be true, and whether it may be false, for many ranges: the tree is looked through once. A walk
+    through a grid asks ten thousands of times. What is known to have no range whatever the names have is not asked for.
+    """
+    match tree:
         case Joined(all_of=all_of, parts=parts):
-            true, false = zip(*(_possible(part, ranges) for part in parts), strict=True)
-            return (all(true), any(false)) if all_of else (any(true), all(false))
+            return _all_of([compiled(part) for part in parts]) if all_of else _any_of([compiled(one) for one in parts])
         case Not(inner=inner):
-            return _possible(inner, ranges)[::-1]
+            possible = compiled(inner)
+            return lambda ranges: possible(ranges)[::-1]
         case Comparison(operator=operator, left=left, right=right):
-            return _compared(operator, _range(left, ranges), _range(right, ranges))
+            one, other = _range(left), _range(right)
+            if one is not None and other is not None:
+                return _comparison(operator, one, other)
         case OneOf(left=left, values=values):
-            one = _range(left, ranges)
-            outcomes = [_compared("=", one, _range(value, ranges)) for value in values]
-            return any(true for true, _ in outcomes), all(false for _, false in outcomes)
-    return True, True
+            return _any_of([compiled(Comparison(tree.start, tree.end, tree.depth, "=", left, value))
+                            for value in values])
+    return lambda _: (True, True)
+
+
+def _all_of(parts: Sequence[Possible]) -> Possible:
+    def possible(ranges: Ranges) -> tuple[bool, bool]:
+        outcomes = [part(ranges) for part in parts]
+        return all(true for true, _ in outcomes), any(false for _, false in outcomes)
+
+    return possible
+
+
+def _any_of(parts: Sequence[Possible]) -> Possible:
+    def possible(ranges: Ranges) -> tuple[bool, bool]:
+        outcomes = [part(ranges) for part in parts]
+        return any(true for true, _ in outcomes), all(false for _, false in outcomes)
+
+    return possible
+
+
+def _comparison(operator: str, one: RangeOf, other: RangeOf) -> Possible:
+    return lambda ranges: _compared(operator, one(ranges), other(ranges))
 
 
 def _compared(operator: str, one: Range | None, other: Range | None) -> tuple[bool, bool]:
@@ -69,19 +98,32 @@ def _compared(operator: str, one: Range | None, other: Range | None) -> tuple[bo
     return _compared({">": "<", ">=": "<="}[operator], other, one)
 
 
-def _range(node: Node, ranges: Ranges) -> Range | None:
+def _range(node: Node) -> RangeOf | None:
+    """None: it has none, whatever the names have."""
     match node:
         case Name(parts=parts):
-            return ranges(parts)
+            return lambda ranges: ranges(parts)
         case Arithmetic(first=first, rest=rest):
-            found = _range(first, ranges)
+            found = _range(first)
             for operator, operand in rest:
-                found = _joined(operator, found, _range(operand, ranges))
+                found = _arithmetic(operator, found, _range(operand))
             return found
         case Call(function=function, arguments=arguments):
-            return _called(function, [_range(one, ranges) for one in arguments])
+            each = [_range(one) for one in arguments]
+            known = [one for one in each if one is not None]
+            return None if len(known) < len(each) else lambda ranges: _called(
+                function, [one(ranges) for one in known])
     number = constant(node)
-    return None if number is None else Range(number, number)
+    if number is None:
+        return None
+    only = Range(number, number)
+    return lambda _: only
+
+
+def _arithmetic(operator: str, one: RangeOf | None, other: RangeOf | None) -> RangeOf | None:
+    if one is None or other is None or operator not in _WITH_RANGES:
+        return None
+    return lambda ranges: _joined(operator, one(ranges), other(ranges))
 
 
 def _joined(operator: str, one: Range | None, other: Range | None) -> Range | None:

@@ -16,7 +16,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from nniweb.tuning.search_space.coordinate_table import Table
-from nniweb.tuning.tuner_base.gaussian_process import normalized
+from nniweb.tuning.tuner_base.normal_losses import normalized
 
 #: Rows of earlier experiments and of this one together, at most, and of the earlier ones at least.
 MOST_ROWS, FEWEST_EARLIER_ROWS = 200, 50

@@ -142,18 +142,10 @@ class TunerChild:
         self._cut: TunerExit | None = None
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
-        # A session of its own: Ctrl-C on the server goes to the server, which ends this process when it is done.
         mark = f"tuner-{uuid.uuid4().hex}"
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            cwd=surroundings.folder if surroundings is not None else None,
-            env={**tuner_environment(), **(surroundings.environment if surroundings is not None else {}),
-                 MARK_VARIABLE: mark},
-        )
+        environment = surroundings.environment if surroundings is not None else {}
+        self._process = start_process(command, surroundings.folder if surroundings is not None else None,
+                                      {**tuner_environment(), **environment, MARK_VARIABLE: mark})
         self._tree = ProcessTree(mark, self._process.pid, machine.process_start_time(self._process.pid),
                                  own_children=False, reaps_orphans=False)
         assert self._process.stdin is not None
@@ -378,6 +370,14 @@ class TunerChild:
         except ProcessLookupError:
             logger.debug("the tuner process had just ended")
         return self._process.wait()
+
+
+def start_process(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]
+                  ) -> "subprocess.Popen[bytes]":
+    """A process with pipes, in this folder, or ours. Raises OSError."""
+    # A session of its own: Ctrl-C on the server goes to the server, which ends this process when it is done.
+    return subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            start_new_session=True, cwd=folder, env=environment)
 
 
 def tuner_environment() -> dict[str, str]:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nniweb.tuning.constraints.constraint import Constraint, read_constraint, sentence
+from nniweb.tuning.constraints.constraint import Constraint, is_allowed, read_constraint, sentence
+from nniweb.tuning.constraints.evaluation import UNDEFINED
 from nniweb.tuning.constraints.nodes import ExpressionInvalid
 from nniweb.tuning.search_space.grid import Grid
 from nniweb.tuning.search_space.parameter_list import list_problems, sets_of
@@ -126,11 +127,12 @@ def _look_for_points(constraints: Sequence[Constraint], space: SearchSpace, is_l
         seen += 1
         holds_all = True
         for place, constraint in enumerate(constraints):
-            if constraint.allows(point):
+            outcome = constraint.outcome(point)
+            if is_allowed(outcome):
                 held[place] += 1
             else:
                 holds_all = False
-                undefined[place] += constraint.is_undefined_for(point)
+                undefined[place] += outcome is UNDEFINED
         allowed += holds_all
         if allowed >= _ENOUGH and are_random:
             break

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nniweb.tuning.constraints.constraint import Constraint
@@ -23,6 +23,9 @@ _MOST_OPTIONS = 1000
 _LARGEST = 1e300
 # Of one parameter, kept.
 _MOST_EXTENTS = 1000
+
+#: Of each parameter the values that it takes: from the one of this number to the one before the other.
+Spans = list[tuple[int, int]]
 
 
 class Axis(ABC):
@@ -174,14 +177,18 @@ class ProductAxis(Axis):
     def __init__(self, space: SearchSpace) -> None:
         self._names = list(space.parameters)
         self._axes = [_axis(parameter) for parameter in space.parameters.values()]
+        #: What was computed, by the epoch: a walk asks for each point.
+        self._sizes: dict[int, int] = {}
+        self._groups: dict[int, list[tuple[int, Spans]]] = {}
 
     def size(self, epoch: int) -> int:
-        return math.prod(axis.size(epoch) for axis in self._axes) if epoch >= 0 else 0
+        if epoch not in self._sizes:
+            self._sizes[epoch] = math.prod(axis.size(epoch) for axis in self._axes) if epoch >= 0 else 0
+        return self._sizes[epoch]
 
     def value(self, index: int) -> Any:
         epoch, position = _epoch_of(self, index)
-        for spans in self._groups(epoch):
-            count = math.prod(stop - start for start, stop in spans)
+        for count, spans in self._groups_of(epoch):
             if position < count:
                 return self._combination(spans, position)
             position -= count
@@ -202,14 +209,13 @@ class ProductAxis(Axis):
         like it.
         """
         epoch, position = _epoch_of(self, index)
-        for spans in self._groups(epoch):
-            count = math.prod(stop - start for start, stop in spans)
+        for count, spans in self._groups_of(epoch):
             if position < count:
                 return index + self._points_to_skip(constraint, point, spans, position)
             position -= count
         return index + 1
 
-    def _points_to_skip(self, constraint: Constraint, point: Mapping[str, Any], spans: list[tuple[int, int]],
+    def _points_to_skip(self, constraint: Constraint, point: Mapping[str, Any], spans: Spans,
                         position: int) -> int:
         named = {name.parts[0] for name in constraint.names}
         extents = {name: axis.extent(*span) for name, axis, span in zip(self._names, self._axes, spans, strict=True)
@@ -236,18 +242,21 @@ class ProductAxis(Axis):
             alike *= 2
         return alike * block - position % block
 
-    def _groups(self, epoch: int) -> Iterator[list[tuple[int, int]]]:
+    def _groups_of(self, epoch: int) -> list[tuple[int, Spans]]:
         """The new points of an epoch, grouped by the first parameter whose value is new: those before it take known
-        values, those behind it any. Of each group the span of each parameter's values.
+        values, those behind it any. Of each group how many there are, and the span of each parameter's values.
         """
-        for first_new in range(len(self._axes)):
-            spans = []
-            for place, axis in enumerate(self._axes):
-                earlier, known = axis.size(epoch - 1), axis.size(epoch)
-                spans.append((0, earlier) if place < first_new else (earlier if place == first_new else 0, known))
-            yield spans
+        if epoch not in self._groups:
+            self._groups[epoch] = []
+            for first_new in range(len(self._axes)):
+                spans = []
+                for place, axis in enumerate(self._axes):
+                    earlier, known = axis.size(epoch - 1), axis.size(epoch)
+                    spans.append((0, earlier) if place < first_new else (earlier if place == first_new else 0, known))
+                self._groups[epoch].append((math.prod(stop - start for start, stop in spans), spans))
+        return self._groups[epoch]
 
-    def _combination(self, spans: list[tuple[int, int]], position: int) -> dict[str, Any]:
+    def _combination(self, spans: Spans, position: int) -> dict[str, Any]:
         """The last parameter changes fastest."""
         values = []
         for axis, (start, stop) in zip(reversed(self._axes), reversed(spans), strict=True):

@@ -94,7 +94,7 @@ class Numeric(Parameter):
         if self.is_normal:
             raw = self.first + self.second * _STANDARD_NORMAL.inv_cdf(quantile)
         else:
-            low, high = self._edges()
+            low, high = self._edges
             raw = low + (high - low) * quantile
         return self._finish(math.exp(raw) if self.is_log else raw)
 
@@ -105,7 +105,7 @@ class Numeric(Parameter):
         if self.is_normal:
             quantile = _STANDARD_NORMAL.cdf((value - self.first) / self.second)
         else:
-            low, high = self._edges()
+            low, high = self._edges
             quantile = (value - low) / (high - low) if low < high else 0.5
         return min(max(quantile, SMALLEST_QUANTILE), 1 - SMALLEST_QUANTILE)
 
@@ -135,6 +135,7 @@ class Numeric(Parameter):
         assert self.q is not None
         return self._clip(multiple * self.q)
 
+    @cached_property
     def _edges(self) -> tuple[float, float]:
         return (math.log(self.first), math.log(self.second)) if self.is_log else (self.first, self.second)
 
@@ -236,14 +237,15 @@ class SearchSpace:
         for name, parameter in self.parameters.items():
             path = (*prefix, name)
             coordinate = pick(path, parameter)
-            if isinstance(parameter, Numeric):
+            # by exact types: thousands of points are drawn for one proposal, and isinstance asks abstract classes
+            if type(parameter) is Numeric:
                 point[name] = parameter.value_at(coordinate)
-            elif isinstance(parameter, RandInt):
+            elif type(parameter) is RandInt:
                 point[name] = parameter.low + int(coordinate)
-            elif isinstance(parameter, Choice):
+            elif type(parameter) is Choice:
                 option = parameter.options[int(coordinate)]
                 point[name] = copy.deepcopy(option) if isinstance(option, list | dict) else option
-            elif isinstance(parameter, NestedChoice):
+            elif type(parameter) is NestedChoice:
                 index = int(coordinate)
                 nested = parameter.options[index]
                 point[name] = {NAME_KEY: nested.name, **nested.space.build(pick, (*path, str(index)))}
@@ -272,14 +274,14 @@ class SearchSpace:
 
     def an_allowed_point(self) -> Parameters:
         """Always the same point, looked for once in the life of a space. Raises NothingAllowed."""
+        if self._last_resort is None:
+            raise NothingAllowed("no point that satisfies the constraints was found")
         return copy.deepcopy(self._last_resort)
 
     @cached_property
-    def _last_resort(self) -> Parameters:
-        for point in self.drawn_by(random.Random(0), _LAST_DRAWS):  # noqa: S311  # no secret
-            if self.allows(point):
-                return point
-        raise NothingAllowed("no point that satisfies the constraints was found")
+    def _last_resort(self) -> Parameters | None:
+        drawn = self.drawn_by(random.Random(0), _LAST_DRAWS)  # noqa: S311  # no secret
+        return next((point for point in drawn if self.allows(point)), None)
 
     def drawn_by(self, rng: random.Random, count: int) -> Iterator[Parameters]:
         """So many random points, allowed or not, without numpy."""

@@ -9,9 +9,10 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern, WhiteKernel
-from sklearn.preprocessing import PowerTransformer
 
 from nniweb.tuning.search_space.coordinate_table import Table
+from nniweb.tuning.tuner_base.likelihood import Regressor
+from nniweb.tuning.tuner_base.normal_losses import normalized
 
 # Beyond so many columns the parameters share one length: as many lengths are not learned from so few results.
 _MOST_LENGTHS = 40
@@ -35,8 +36,7 @@ class GaussianProcess:
     def fit(self, features: Table, losses: Table, seed: int) -> float:
         if self._alpha is None:
             return self._fit_with_noise(features, normalized(losses), seed)
-        self._regressor = GaussianProcessRegressor(self._kernel(0.5), alpha=self._alpha, n_restarts_optimizer=1,
-                                                   random_state=seed)
+        self._regressor = Regressor(self._kernel(0.5), alpha=self._alpha, n_restarts_optimizer=1, random_state=seed)
         _fit(self._regressor, features, losses)
         return float(losses.min())
 
@@ -44,7 +44,7 @@ class GaussianProcess:
         columns = features.shape[1]
         lengths = np.full(columns, 0.5) if columns <= _MOST_LENGTHS else 0.5
         kernel = self._kernel(lengths) + WhiteKernel(1e-3, (_LEAST_NOISE, 1.0))
-        fitted = GaussianProcessRegressor(kernel, alpha=_LEAST_NOISE, optimizer=_in_few_steps, random_state=seed)
+        fitted = Regressor(kernel, alpha=_LEAST_NOISE, optimizer=_in_few_steps, random_state=seed)
         _fit(fitted, features, losses)
         # what is asked is the function, not what another noisy result of it would be
         self._regressor = GaussianProcessRegressor(
@@ -85,14 +85,3 @@ def _in_few_steps(negative_likelihood: Callable[[Table], tuple[float, Table]], s
     found = minimize(negative_likelihood, start, jac=True, method="L-BFGS-B", bounds=bounds,
                      options={"maxiter": _MOST_STEPS})
     return found.x, found.fun
-
-
-def normalized(losses: Table) -> Table:
-    """With mean 0 and deviation 1, in the same order. The losses themselves where that cannot be computed."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            found: Table = PowerTransformer("yeo-johnson").fit_transform(losses[:, None])[:, 0]
-        except ValueError:
-            return losses
-    return found if np.isfinite(found).all() and found.std() > 0 else losses

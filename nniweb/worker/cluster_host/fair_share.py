@@ -139,13 +139,14 @@ def _with_claims(cluster_pk: int, under_way: dict[int, Holder]) -> dict[int, tup
     That an urgent one has no trial waiting at the moment, because its tuner is being asked, gives its place to nobody.
     """
     rows = list(Experiment.objects.filter(
-        cluster=cluster_pk, status=ExperimentStatus.RUNNING, target=ExperimentTarget.RUN, deleted_at=None).values_list(
-            *COLUMNS, "trial_concurrency", "max_trial_number", "next_sequence_id"))
+        cluster=cluster_pk, status__in=STARTING, target=ExperimentTarget.RUN, deleted_at=None).values_list(
+            *COLUMNS, "status", "trial_concurrency", "max_trial_number", "next_sequence_id"))
+    # also of those that have made all of their trials: what they have frozen would take the place
     lowest = min((row[5] for row in rows), default=0)
     found = {}
-    for *whose, concurrency, most, made in rows:
+    for *whose, status, concurrency, most, made in rows:
         holder = under_way.get(whose[0]) or Holder.of_columns(whose)
-        if holder.priority > lowest:
+        if status == ExperimentStatus.RUNNING and holder.priority > lowest:
             left = concurrency if most is None else max(0, most - made)
             found[holder.pk] = (holder, min(left, max(0, concurrency - holder.under_way)))
     return found

@@ -43,7 +43,8 @@ TURN_SECONDS = 5.0
 TAKEN = timedelta(minutes=10)
 #: When an experiment is looked at again: one that changes, and one that has been over for a day.
 SOON, LATER = timedelta(hours=1), timedelta(days=1)
-#: When an experiment is looked at again whose files could not be removed, because their storage did not answer.
+#: When an experiment is looked at again whose files could not be removed, because their storage did not answer; and
+#: when old checkpoints are tried again for this reason.
 STORAGE_PAUSE = timedelta(minutes=1)
 #: Columns it has no use for.
 _LEFT_OUT = ("config", "config_text", "notes", "description", "search_space", "trial_options")
@@ -64,6 +65,7 @@ class Upkeep:
         self._retention = Retention(self.pace)
         self._has_begun = False
         self._next_walk = 0.0
+        self._storage_again = float("-inf")
         self._thread = LastingThread("upkeep", self._run, stopping=self._stopping)
 
     def start(self) -> None:
@@ -101,13 +103,16 @@ class Upkeep:
     def remove_old_checkpoints(self) -> bool:
         """At once, and not an hour later: trials may save a gigabyte each minute. Whether there were any.
 
-        While their storage does not answer they stay, and the rest of the upkeep goes on.
+        While their storage does not answer they stay, it is asked once a minute, and the rest of the upkeep goes on.
         """
+        if self._monotonic() < self._storage_again:
+            return False
         deadline = self._monotonic() + TURN_SECONDS
         try:
             return remove_old_checkpoints(self.pace, lambda: self._stopping.is_set() or self._monotonic() >= deadline)
         except StorageFailed as error:
             logger.warning("old checkpoints are removed later: %s", error)
+            self._storage_again = self._monotonic() + STORAGE_PAUSE.total_seconds()
             return False
 
     def look(self) -> bool:

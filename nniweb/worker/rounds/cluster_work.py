@@ -1,6 +1,7 @@
 """What the steps of a cluster's rounds share."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,6 +32,21 @@ class Drain:
     heard_at: datetime | None
     #: Whether it is final as soon as the trial has a final result.
     until_final: bool = False
+
+
+@dataclass
+class Listed:
+    """A look at all jobs of a cluster that is not over, as the platform listed them."""
+
+    #: Monotonic time of the list.
+    at: float
+    #: Those that are still to be looked at.
+    left: deque[TrialJobDetail]
+    #: All that were listed.
+    names: set[str]
+
+    def __post_init__(self) -> None:
+        self.count = len(self.left)
 
 
 @dataclass
@@ -120,6 +136,7 @@ class ClusterWork:
     places_noted: dict[int, tuple[object, float]] = field(default_factory=dict)
     next_look_at_places: float = 0.0
     next_full_look: float = 0.0
+    listed: Listed | None = None
     next_look_for_unheard: float = 0.0
     next_health_look: float = 0.0
     next_look_for_exits: float = 0.0

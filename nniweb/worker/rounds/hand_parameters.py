@@ -27,7 +27,7 @@ from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds.cluster_work import ClusterWork, HandedOver
-from nniweb.worker.rounds.observe_trials import write_down
+from nniweb.worker.rounds.observing.observe_trials import write_down
 from nniweb.worker.rounds.work_counts import UNFINISHED_TRIALS
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError, TrainingServiceError

@@ -9,7 +9,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.observe_trials import write_down
+from nniweb.worker.rounds.observing.observe_trials import write_down
 from nniweb.worker.rounds.work_counts import WorkCounts
 from trainingservice.base import TrainingService
 from trainingservice.errors import TrainingServiceError

@@ -30,6 +30,7 @@ _WITH_SOMETHING_TO_DO = (
     f" WHERE trial.experiment_id = here.id AND trial.status IN ({UNFINISHED_TRIALS})))"
     f" UNION {_WITH_ATTEMPTS_HERE}) ORDER BY id")
 _CLUSTER_LEFT_OUT = ("settings", "rehearsal", "message")
+_CLUSTER = tuple(field.name for field in Cluster._meta.concrete_fields if field.name not in _CLUSTER_LEFT_OUT)
 
 
 class RoundExperiments:
@@ -64,7 +65,7 @@ class RoundExperiments:
     def _completed(self, experiments: Iterable[Experiment]) -> list[Experiment]:
         found = list(experiments)
         if self._cluster is None and found:
-            self._cluster = Cluster.objects.defer(*_CLUSTER_LEFT_OUT).get(pk=self._cluster_pk)
+            [self._cluster] = select(Cluster, _CLUSTER, "WHERE id = %s", [self._cluster_pk])  # by hand: in each round
         if missing := {one.code_id for one in found if one.code_id is not None} - self._code.keys():
             self._code |= CodeArchive.objects.in_bulk(missing)
         guests = {one.cluster_id for one in found} - {self._cluster_pk}

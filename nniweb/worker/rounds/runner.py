@@ -39,15 +39,14 @@ from nniweb.worker.rounds import (
     cluster_health,
     fill_slots,
     hand_parameters,
-    observe_trials,
     preemption,
     refresh_trials,
     submission_answers,
-    unheard_keepers,
     warm_places,
 )
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.fetch_code import code_is_there
+from nniweb.worker.rounds.observing import observe_trials, unheard_keepers
 from nniweb.worker.rounds.placing import homes
 from nniweb.worker.rounds.removal import delete_experiments, ended_jobs, jobs_of_guests
 from nniweb.worker.rounds.repeated_failures import RepeatedFailures

@@ -13,7 +13,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.observability.log_ids import ExperimentLogger, log_ids
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from nniweb.worker.rounds.observe_trials import facts, interpreter_of
+from nniweb.worker.rounds.observing.differing_jobs import facts, interpreter_of
 from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job import TrialJobDetail

@@ -1,5 +1,6 @@
 """The API's page, in a browser, under the same strict policy as all pages."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.conftest import PATIENCE
@@ -7,6 +8,7 @@ from tests.end_to_end.browser.conftest import PATIENCE
 expect.set_options(timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_the_interface_is_described_and_tried_out(server, open_page) -> None:
     page = open_page(server)
     page.get_by_role("link", name="API", exact=True).click()
@@ -30,6 +32,7 @@ def test_a_call_that_changes_something_has_the_token_against_forged_requests(ser
     expect(create.locator(".live-responses-table .response-col_status").last).to_contain_text("400")
 
 
+@pytest.mark.slow
 def test_the_interface_is_described_for_reading_with_nothing_from_elsewhere(server, open_page) -> None:
     page = open_page(server, "/api/docs/")  # what is fetched from elsewhere, or forbidden by the policy, fails the test
     page.get_by_role("link", name="Read it (Redoc)").click()

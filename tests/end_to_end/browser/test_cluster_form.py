@@ -88,6 +88,7 @@ def test_machines_over_ssh_are_set_up_and_tested_with_six_clicks_and_no_json(ser
     assert all(finding["ok"] for finding in made["rehearsal"]["findings"])
 
 
+@pytest.mark.slow
 def test_what_a_test_finds_is_said_at_the_field_and_in_the_list(server, open_page, machine) -> None:
     page = open_page(server, "/clusters/new/")
     page.allow("status of 400")
@@ -159,6 +160,7 @@ def test_secrets_are_shown_as_set_replaced_and_removed_and_never_in_the_page(ser
     assert "new for b" not in json.dumps(after)
 
 
+@pytest.mark.slow
 def test_a_changed_address_asks_for_the_secret_and_other_machines_keep_theirs(server, open_page) -> None:
     made = new_vault(server, "vault that moves")
     page = open_settings(open_page, server, made)
@@ -186,6 +188,7 @@ def test_a_changed_address_asks_for_the_secret_and_other_machines_keep_theirs(se
         [{"host": "b", "port": 22}], ["doors[0].password", "token"])
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_several_fields_together_is_said(server, open_page) -> None:
     page = open_page(server, "/clusters/new/")
     page.allow("status of 400")
@@ -204,6 +207,7 @@ def test_what_is_wrong_with_several_fields_together_is_said(server, open_page) -
     expect(page.locator('[data-path="machineList"] .said')).to_contain_text("names the machine me@ada:22 twice")
 
 
+@pytest.mark.slow
 def test_metadata_are_rows_that_are_added_checked_and_removed(server, open_page) -> None:
     made = new_vault(server, "vault with metadata")
     set_key_file(server, made)
@@ -239,6 +243,7 @@ def test_metadata_are_rows_that_are_added_checked_and_removed(server, open_page)
     expect(page.locator('tr[data-key="vault_config"] .said')).to_contain_text("not both at once")
 
 
+@pytest.mark.slow
 def test_a_platform_that_declares_nothing_has_a_box_for_json_that_says_why(server, open_page) -> None:
     page = open_page(server, "/clusters/new/")
     page.allow("status of 400")
@@ -261,6 +266,7 @@ def test_a_platform_that_declares_nothing_has_a_box_for_json_that_says_why(serve
     expect(box).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_each_platform_has_a_form_and_a_name_that_is_taken_is_refused_at_its_field(server, open_page) -> None:
     made = new_vault(server, "vault of that name")
     page = open_page(server, "/clusters/new/")
@@ -287,6 +293,7 @@ def test_each_platform_has_a_form_and_a_name_that_is_taken_is_refused_at_its_fie
     assert (stored["owner"], stored["is_private"]) == ("admin", True)
 
 
+@pytest.mark.slow
 def test_the_admin_has_the_same_form(server, open_page) -> None:
     made = new_vault(server, "vault in the admin")
     page = open_page(server, "/admin/experiments/cluster/")
@@ -308,6 +315,7 @@ def test_the_admin_has_the_same_form(server, open_page) -> None:
     assert made["id"] not in [each["id"] for each in server.get_all("clusters/")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_the_form_fits_and_can_be_used_by_everybody(server, open_page, tmp_path: Path, width: int) -> None:
     made = new_vault(server, f"vault of {width}")

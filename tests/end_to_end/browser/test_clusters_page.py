@@ -54,6 +54,7 @@ def open_cluster(open_page, server, **how: object):
     return page
 
 
+@pytest.mark.slow
 def test_a_gpu_shows_whose_trial_holds_it_and_the_other_says_why_it_waits(gpu_server, open_page, code) -> None:
     experiment = launch(gpu_server, code, trialGpuNumber=1,
                         trainingService={"platform": "local", "useActiveGpu": True})
@@ -94,6 +95,7 @@ def test_trials_come_and_go_in_the_list_without_a_reload(server, open_page, code
     expect(card.locator("[data-fact=running]")).to_have_text("0")
 
 
+@pytest.mark.slow
 def test_a_rehearsal_tells_what_it_found(server, open_page, code) -> None:
     (code / "go").touch()
     server.wait_for_experiment(launch(server, code, maxTrialNumber=1))

@@ -36,6 +36,7 @@ def experiment(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) 
     return made
 
 
+@pytest.mark.slow
 def test_constraints_stand_beside_the_search_space(server: RunningServer, open_page: Callable[..., Any], experiment: str
                                                    ) -> None:
     page = open_page(server, f"/experiments/{experiment}/config/")
@@ -44,6 +45,7 @@ def test_constraints_stand_beside_the_search_space(server: RunningServer, open_p
     expect(space.get_by_role("list", name="Constraints on outcomes")).to_have_text("latency <= 25")
 
 
+@pytest.mark.slow
 def test_feasible_results_lead_and_the_others_are_marked(server: RunningServer, open_page: Callable[..., Any],
                                                          experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/")

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.clicks import clicks, count_clicks
@@ -34,6 +35,7 @@ def drop(page: Any, selector: str, path: Path) -> None:
     session.detach()
 
 
+@pytest.mark.slow
 def test_a_config_a_folder_and_a_zip_are_dropped_where_they_belong(server: RunningServer, open_page: Any,
                                                                    tmp_path: Path) -> None:
     (tmp_path / "mine.yml").write_text(CONFIG)
@@ -66,6 +68,7 @@ def test_a_config_a_folder_and_a_zip_are_dropped_where_they_belong(server: Runni
     assert experiment["progress"]["trials"]["SUCCEEDED"] == 1
 
 
+@pytest.mark.slow
 def test_a_dropped_folder_with_a_config_of_its_own_is_launched_with_three_clicks(server: RunningServer, open_page: Any,
                                                                                 tmp_path: Path) -> None:
     folder = tmp_path / "project"

@@ -105,7 +105,8 @@ def stops_left(page: Any, count: int) -> set[int]:
 LARGE = (pytest.mark.slow, pytest.mark.timeout(900))
 #: Made of the same pieces as others.
 LIKE_OTHERS = ("sign-in by link", "experiments, none found", "new experiment, from a template", "experiment: Events",
-               "experiment: Timeline", "experiment: Log", "account")
+               "experiment: Timeline", "experiment: Log", "account", "platforms", "reasons",
+               "new experiment, field by field", "password forgotten", "link asked for")
 
 
 def marks(name: str) -> Any:

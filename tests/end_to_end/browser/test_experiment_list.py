@@ -37,6 +37,7 @@ def fruit(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> di
     return ids
 
 
+@pytest.mark.slow
 def test_nothing_of_a_row_is_cut_off_on_a_small_screen(server: RunningServer, open_page: Any, fruit: dict[str, str]
                                                        ) -> None:
     page = open_page(server, "/", width=1280, height=720)

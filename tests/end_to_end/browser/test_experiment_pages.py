@@ -110,6 +110,7 @@ def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: Runni
     expect(page.locator("#trials-table tbody tr")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_the_chart_says_of_a_trial_that_succeeded_without_a_result_that_it_has_none(
         server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=2)
@@ -122,6 +123,7 @@ def test_the_chart_says_of_a_trial_that_succeeded_without_a_result_that_it_has_n
     assert not option["xAxis"][0]["axisLine"]["onZero"]  # the axis of trials is at the edge, below negative results
 
 
+@pytest.mark.slow
 def test_the_chart_tells_stopped_trials_from_running_and_failed_ones(server: RunningServer, open_page: Any,
                                                                       tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, trialConcurrency=4, maxTrialNumber=4)
@@ -168,6 +170,7 @@ def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningSe
     assert not_reloaded(page)
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_heard_of_after_its_successor_has_its_row_too(server: RunningServer, open_page: Any,
                                                                       tmp_path: Path) -> None:
     """The answer to one's own rerun may come before the frame with a trial that was there first."""
@@ -199,6 +202,7 @@ def test_a_trial_that_is_heard_of_after_its_successor_has_its_row_too(server: Ru
     expect(numbers).to_have_text(["2", "1", "0"])
 
 
+@pytest.mark.slow
 def test_concurrency_and_limits_are_changed_beside_where_they_stand(server: RunningServer, open_page: Any,
                                                                     tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
@@ -355,6 +359,7 @@ def test_the_list_changes_by_itself_and_is_filtered_by_its_address(server: Runni
     expect(rows).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_page_that_was_open_while_the_server_was_away_catches_up(make_server: Any, open_page: Any,
                                                                    tmp_path: Path) -> None:
     server = make_server().start()

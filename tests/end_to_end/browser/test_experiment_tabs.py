@@ -38,6 +38,7 @@ def not_reloaded(page: Any) -> bool:
     return bool(page.evaluate("window.markOfTheTest === true"))
 
 
+@pytest.mark.slow
 def test_the_log_shows_what_worker_and_tuner_say_as_they_say_it(server: RunningServer, open_page: Any,
                                                                 tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TUNER)
@@ -122,6 +123,7 @@ MIDDLE_OF_A_RUNNING_BAR = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_the_timeline_shows_who_runs_where_and_who_waits(server: RunningServer, open_page: Any,
                                                          tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, trialConcurrency=2, maxTrialNumber=5)
@@ -176,6 +178,7 @@ def test_the_timeline_shows_who_runs_where_and_who_waits(server: RunningServer, 
     expect(page.locator(".headline .status")).to_have_text("RUNNING")
 
 
+@pytest.mark.slow
 def test_the_search_space_is_changed_while_the_experiment_runs(server: RunningServer, open_page: Any,
                                                                tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
@@ -201,6 +204,7 @@ def test_the_search_space_is_changed_while_the_experiment_runs(server: RunningSe
         f"experiments/{trials.experiment}/trials/")["results"]), what="a trial is of the new space")
 
 
+@pytest.mark.slow
 def test_the_head_tags_clones_and_exports(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, experimentName="to be tagged")
     trials.tell(0, "final 0.5", "end")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.running_server import RunningServer
@@ -20,6 +21,7 @@ for epoch in range(0 if found is None else found.step + 1, 10_000):
 """
 
 
+@pytest.mark.slow
 def test_a_trial_selected_ones_and_an_experiment_are_frozen_and_go_on(server: RunningServer, open_page: Any,
                                                                      tmp_path: Path) -> None:
     (tmp_path / "trial.py").write_text(TRIAL)

@@ -56,6 +56,7 @@ def names(curves: list[Any]) -> list[str]:
     return [curve["name"] for curve in curves]
 
 
+@pytest.mark.slow
 def test_curves_are_chosen_by_kind_count_and_number(server: RunningServer, open_page: Callable[..., Any],
                                                     experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/")
@@ -129,6 +130,7 @@ def test_curves_grow_while_trials_report(server: RunningServer, open_page: Calla
     assert page.evaluate("window.markOfTheTest === true")
 
 
+@pytest.mark.slow
 def test_the_best_curve_is_drawn_on_top_of_all_others(server: RunningServer, open_page: Callable[..., Any],
                                                       experiment: str) -> None:
     best = server.get(f"experiments/{experiment}/")["progress"]["best_sequence_id"]

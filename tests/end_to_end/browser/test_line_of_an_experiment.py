@@ -34,6 +34,7 @@ def simulated(server: RunningServer) -> SimulatedTrials:
     return SimulatedTrials(server, finished=58, curve=5, running=2)
 
 
+@pytest.mark.slow
 def test_the_line_has_48_pixels_and_stays_in_sight(server: RunningServer, open_page: Any,
                                                    simulated: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/trials/", height=600)
@@ -46,6 +47,7 @@ def test_the_line_has_48_pixels_and_stays_in_sight(server: RunningServer, open_p
         assert 40 <= page.locator(place).bounding_box()["y"] <= 110, place
 
 
+@pytest.mark.slow
 def test_on_a_phone_the_first_screen_is_not_all_head(server: RunningServer, open_page: Any,
                                                      simulated: SimulatedTrials) -> None:
     page = open_page(server, "/", width=390, height=844)
@@ -60,6 +62,7 @@ def test_on_a_phone_the_first_screen_is_not_all_head(server: RunningServer, open
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 3], ids=["finished", "running"])
 def test_on_a_phone_the_line_has_room_for_the_name(server: RunningServer, open_page: Any, tmp_path: Any, limit: int
                                                    ) -> None:
@@ -78,6 +81,7 @@ def test_on_a_phone_the_line_has_room_for_the_name(server: RunningServer, open_p
         trials.tell(trial, "end")
 
 
+@pytest.mark.slow
 def test_no_page_is_wider_than_the_window(server: RunningServer, open_page: Any, simulated: SimulatedTrials) -> None:
     page = open_page(server, "/", width=390)
     found = {}
@@ -93,6 +97,7 @@ def test_no_page_is_wider_than_the_window(server: RunningServer, open_page: Any,
     assert found == {}
 
 
+@pytest.mark.slow
 def test_what_is_opened_or_written_widens_no_page(server: RunningServer, open_page: Any, simulated: SimulatedTrials
                                                   ) -> None:
     page = open_page(server, "/new/", width=390)
@@ -117,6 +122,7 @@ def test_what_is_opened_or_written_widens_no_page(server: RunningServer, open_pa
     assert page.evaluate(OVERFLOW) == []
 
 
+@pytest.mark.slow
 def test_the_selection_goes_along_between_tabs_and_stands_in_the_address(server: RunningServer, open_page: Any,
                                                                          simulated: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/trials/")
@@ -165,6 +171,7 @@ def test_a_name_that_is_changed_elsewhere_is_changed_in_the_line_and_in_the_titl
     expect(page.page).to_have_title("Log of after – NNI Web")
 
 
+@pytest.mark.slow
 def test_the_card_names_the_two_parameters_that_matter_most(server: RunningServer, open_page: Any,
                                                             simulated: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/")
@@ -173,6 +180,7 @@ def test_the_card_names_the_two_parameters_that_matter_most(server: RunningServe
     expect(page.locator("#verdict .big")).to_contain_text(f"trial {best}")
 
 
+@pytest.mark.slow
 def test_the_buttons_do_not_move_when_the_scripts_have_run(server: RunningServer, open_page: Any,
                                                            simulated: SimulatedTrials) -> None:
     page = open_page(server, "/")
@@ -186,6 +194,7 @@ def test_the_buttons_do_not_move_when_the_scripts_have_run(server: RunningServer
         assert page.evaluate("window.shifted ?? 0") < 0.1, address
 
 
+@pytest.mark.slow
 def test_the_chart_is_zoomed_keeps_its_part_and_says_the_parameters_of_a_point(server: RunningServer, open_page: Any,
                                                                               simulated: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/")
@@ -217,6 +226,7 @@ def test_the_chart_is_zoomed_keeps_its_part_and_says_the_parameters_of_a_point(s
     expect(whole).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_the_chart_over_another_axis_is_whole_and_offers_nothing(server: RunningServer, open_page: Any,
                                                                  simulated: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/")
@@ -236,6 +246,7 @@ def test_the_chart_over_another_axis_is_whole_and_offers_nothing(server: Running
     expect(whole).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_three_trials_are_compared_with_four_clicks(server: RunningServer, open_page: Any, simulated: SimulatedTrials
                                                     ) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/trials/")
@@ -249,6 +260,7 @@ def test_three_trials_are_compared_with_four_clicks(server: RunningServer, open_
     assert clicks(page) == 4
 
 
+@pytest.mark.slow
 def test_a_name_of_a_parameter_without_a_space_stays_in_its_column(server: RunningServer, open_page: Any,
                                                                    tmp_path: Any) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1,

@@ -102,6 +102,7 @@ def test_the_table_is_filtered_sorted_paged_and_its_columns_are_chosen_without_a
     assert page.evaluate("window.markOfTheTest === true"), "all of it without a reload"
 
 
+@pytest.mark.slow
 def test_many_are_chosen_tagged_exported_run_again_and_stopped(server: RunningServer, open_page: Callable[..., Any]
                                                                ) -> None:
     experiment = filled(server)

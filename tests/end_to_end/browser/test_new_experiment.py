@@ -90,6 +90,7 @@ def test_a_pasted_file_is_checked_and_launched_without_leaving_the_page(server, 
     assert server.get(f"experiments/{experiment}/")["config_text"] == CONFIG, "no line end was changed on the way"
 
 
+@pytest.mark.slow
 def test_a_check_looks_whether_the_script_is_there(server, open_page, code) -> None:
     page = open_page(server, "/new/?way=file")
     script = re.search(r"[\w.]+\.py", CONFIG)
@@ -139,6 +140,7 @@ def test_a_wrong_folder_is_said_at_its_field(server, open_page) -> None:
     expect(folder).to_have_attribute("aria-invalid", "true")
 
 
+@pytest.mark.slow
 def test_a_bundled_example_is_launched_as_it_is(server, open_page) -> None:
     page = open_page(server, "/new/")
     page.get_by_role("link", name="Quadratic an experiment").click()
@@ -205,6 +207,7 @@ def test_an_archive_that_is_none_keeps_the_page_as_it_was(server, open_page, tmp
     assert page.evaluate("document.getElementById('code').files.length") == 1, "the chosen file stays"
 
 
+@pytest.mark.slow
 def test_a_folder_of_500_files_is_packed_and_sent_with_progress_less_what_is_ignored(server, open_page, tmp_path
                                                                                       ) -> None:
     folder = tmp_path / "project"
@@ -296,6 +299,7 @@ def test_the_browser_and_the_server_ignore_the_same(server, open_page, tmp_path)
     assert dict(zip(paths, found, strict=True)) == {path: ignored(path) for path in paths}
 
 
+@pytest.mark.slow
 def test_code_comes_from_a_git_repository(server, open_page, git) -> None:
     commit = git.commit("project", {"src/trial.py": TRIAL})
     page = open_page(server, "/new/")
@@ -340,6 +344,7 @@ def test_the_code_of_an_earlier_experiment_is_used_again(server, open_page, code
     assert again["code_sha256"] == server.get(f"experiments/{earlier}/")["code_sha256"]
 
 
+@pytest.mark.slow
 def test_an_experiment_is_written_field_by_field(server, open_page, code) -> None:
     page = open_page(server, "/new/")
     page.get_by_role("link", name="Field by field").click()
@@ -374,6 +379,7 @@ def test_an_experiment_is_written_field_by_field(server, open_page, code) -> Non
         "by fields", 7, "minimize", 2, 1, "local", ["x"])
 
 
+@pytest.mark.slow
 def test_the_search_space_is_edited_as_rows_and_as_json_and_sampled(server, open_page) -> None:
     page = open_page(server, "/new/?template=sketch")
     page.allow("status of 400")
@@ -473,6 +479,7 @@ def test_it_is_a_plain_form_where_there_are_no_scripts(server, open_page, code) 
     assert experiments(server) == before + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("way", [pytest.param("template=digits", marks=pytest.mark.slow), "way=fields"])
 def test_nothing_is_wider_than_the_page(server, open_page, width, way) -> None:
@@ -531,6 +538,7 @@ def test_a_folder_that_is_chosen_brings_its_own_experiment_file(server, open_pag
     expect(editor(page)).to_have_value(re.compile("trialCommand: python3 fit.py"))
 
 
+@pytest.mark.slow
 def test_fields_stand_side_by_side_where_there_is_room(server, open_page) -> None:
     page = open_page(server, "/new/?way=fields")
     concurrency, limit, tuner, mode = (page.locator(f"#{name}").bounding_box()
@@ -539,6 +547,7 @@ def test_fields_stand_side_by_side_where_there_is_room(server, open_page) -> Non
     assert concurrency["x"] + concurrency["width"] <= limit["x"]
 
 
+@pytest.mark.slow
 def test_the_box_and_the_name_of_each_of_several_clusters_stand_in_one_line(server, open_page) -> None:
     for name in ("near", "far"):
         server.post("clusters/", {"name": name, "platform": "local", "settings": {}})

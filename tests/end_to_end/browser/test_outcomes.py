@@ -36,6 +36,7 @@ def test_equal_failures_stand_together_and_lead_to_their_trials(server: RunningS
     expect(page.locator("#trials-table tbody tr[data-id]")).to_have_count(3)
 
 
+@pytest.mark.slow
 def test_an_experiment_at_its_limit_offers_more_trials_and_runs_them(server: RunningServer, open_page: Any,
                                                                     tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
@@ -53,6 +54,7 @@ def test_an_experiment_at_its_limit_offers_more_trials_and_runs_them(server: Run
     server.wait_for_experiment(trials.experiment)
 
 
+@pytest.mark.slow
 def test_the_best_trial_runs_again_with_a_change_after_the_end_with_four_clicks(server: RunningServer, open_page: Any,
                                                                               tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
@@ -74,6 +76,7 @@ def test_the_best_trial_runs_again_with_a_change_after_the_end_with_four_clicks(
     assert (ended["status"], ended["max_trial_number"], ended["progress"]["total"]) == ("DONE", 2, 2)
 
 
+@pytest.mark.slow
 def test_digits_separate_what_is_ranked(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=3)
     page = open_page(server, f"/experiments/{trials.experiment}/")
@@ -134,6 +137,7 @@ def test_an_unreachable_cluster_is_not_good_and_its_experiment_shows_why(server:
     server.post(f"experiments/{experiment}/actions/stop/")
 
 
+@pytest.mark.slow
 def test_a_chart_without_results_says_so_until_there_is_one(server: RunningServer, open_page: Any, tmp_path: Path
                                                             ) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
@@ -145,6 +149,7 @@ def test_a_chart_without_results_says_so_until_there_is_one(server: RunningServe
     page.wait_for_function(says, arg=False)
 
 
+@pytest.mark.slow
 def test_a_paused_experiment_of_which_nothing_runs_says_that_it_is_paused(server: RunningServer, open_page: Any,
                                                                          tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
@@ -157,6 +162,7 @@ def test_a_paused_experiment_of_which_nothing_runs_says_that_it_is_paused(server
     server.post(f"experiments/{trials.experiment}/actions/stop/")
 
 
+@pytest.mark.slow
 def test_a_trial_says_its_rank_and_its_parameters_are_copied_in_three_forms(server: RunningServer, open_page: Any,
                                                                            tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=2,
@@ -175,6 +181,7 @@ def test_a_trial_says_its_rank_and_its_parameters_are_copied_in_three_forms(serv
                                arg=text)
 
 
+@pytest.mark.slow
 def test_headings_and_cells_of_the_table_of_clusters_are_in_sight(server: RunningServer, open_page: Any, tmp_path: Path
                                                                   ) -> None:
     for name in ("workstations", "cloud"):

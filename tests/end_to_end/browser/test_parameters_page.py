@@ -69,6 +69,7 @@ def experiment(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) 
     return made
 
 
+@pytest.mark.slow
 def test_the_parameters_are_drawn_with_a_place_for_what_is_not_used(
         server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/")

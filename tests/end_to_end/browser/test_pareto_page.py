@@ -49,6 +49,7 @@ def counts(option: Any) -> dict[str, int]:
     return {series["name"]: len(series["data"]) for series in option["series"]}
 
 
+@pytest.mark.slow
 def test_the_front_is_drawn_listed_and_found_in_the_table(
         server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/")
@@ -67,6 +68,7 @@ def test_the_front_is_drawn_listed_and_found_in_the_table(
     expect(page.locator('#trials-table [data-metric="size"]').first).to_have_text("2900")
 
 
+@pytest.mark.slow
 def test_parameters_and_compared_trials_are_shown_by_each_metric(
         server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     page = open_page(server, f"/experiments/{experiment}/parameters/?range=%40result%3A5%7E20")

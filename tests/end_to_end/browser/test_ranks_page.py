@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.running_server import RunningServer
@@ -23,6 +24,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_a_trial_shows_its_ranks_what_they_write_and_which_of_them_failed(
         server: RunningServer, open_page: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "trial.py").write_text(WAITS)

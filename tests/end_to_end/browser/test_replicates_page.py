@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.running_server import RunningServer
@@ -56,6 +57,7 @@ with transaction.atomic():
 """
 
 
+@pytest.mark.slow
 def test_a_row_of_the_table_is_a_proposal_and_opens(server: RunningServer, open_page: Callable[..., Any]) -> None:
     experiment = server.manage("shell", "-c", FILL).stdout.split()[-1]
     page = open_page(server, f"/experiments/{experiment}/trials/")
@@ -85,6 +87,7 @@ def test_a_row_of_the_table_is_a_proposal_and_opens(server: RunningServer, open_
     expect(numbers).to_have_count(10)
 
 
+@pytest.mark.slow
 def test_the_overview_ranks_and_draws_means(server: RunningServer, open_page: Callable[..., Any]) -> None:
     experiment = server.manage("shell", "-c", FILL).stdout.split()[-1]
     page = open_page(server, f"/experiments/{experiment}/")

@@ -40,6 +40,7 @@ def row(page, name: str):
     return page.get_by_label(re.compile(rf"^{name}( \(.*\))?$")).first
 
 
+@pytest.mark.slow
 def test_an_experiment_on_a_platform_of_its_own_says_where_its_pods_run(server, open_page) -> None:
     page = open_page(server, "/new/?way=fields", height=3200)
     page.get_by_label("Platform of its own").select_option("kubernetes")

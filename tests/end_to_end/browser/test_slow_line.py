@@ -50,9 +50,9 @@ class HeldScripts:
 
 
 @pytest.mark.parametrize(("address", "button", "heading"), [
-    ("/trials/{trial}/", "Run with changes…", "with changes"),
     ("/trials/{trial}/", "Stop…", "Stop this trial?"),
-    ("/experiments/{experiment}/", "Share…", "Share"),
+    pytest.param("/trials/{trial}/", "Run with changes…", "with changes", marks=pytest.mark.slow),
+    pytest.param("/experiments/{experiment}/", "Share…", "Share", marks=pytest.mark.slow),
 ])
 def test_a_click_before_the_scripts_have_run_is_done_when_they_have(
         server: RunningServer, open_page: Callable[..., Any], led: LedTrials, address: str, button: str, heading: str
@@ -69,10 +69,11 @@ def test_a_click_before_the_scripts_have_run_is_done_when_they_have(
     assert clicked.get_attribute("aria-busy") is None
 
 
-@pytest.mark.parametrize("address", ["/", "/new/", "/new/?way=fields", "/clusters/", "/trials/{trial}/",
-                                     "/experiments/{experiment}/", "/experiments/{experiment}/trials/",
-                                     "/experiments/{experiment}/intermediate/", "/experiments/{experiment}/compare/"])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("address", ["/", "/experiments/{experiment}/", *(
+    pytest.param(address, marks=pytest.mark.slow) for address in (
+        "/new/", "/new/?way=fields", "/clusters/", "/trials/{trial}/", "/experiments/{experiment}/trials/",
+        "/experiments/{experiment}/intermediate/", "/experiments/{experiment}/compare/"))])
+@pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.slow)])
 def test_nothing_moves_when_late_scripts_have_run(server: RunningServer, open_page: Callable[..., Any], led: LedTrials,
                                                   address: str, width: int) -> None:
     page = open_page(server, "/", width=width)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.led_trials import LedTrials
@@ -14,6 +15,7 @@ from tests.end_to_end.running_server import RunningServer
 MINIMIZED = {"name": "Auto", "classArgs": {"optimize_mode": "minimize", "seed": 1}}
 
 
+@pytest.mark.slow
 def test_the_open_overview_says_how_earlier_results_agree_and_which_tuner_proposes(
         server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     earlier = LedTrials(server, tmp_path / "earlier", maxTrialNumber=4, tuner=MINIMIZED)
@@ -30,6 +32,7 @@ def test_the_open_overview_says_how_earlier_results_agree_and_which_tuner_propos
     expect(page.locator("#tuner-choice")).to_contain_text("Auto: GP")
 
 
+@pytest.mark.slow
 def test_where_the_search_begins_is_set_field_by_field(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     earlier = LedTrials(server, tmp_path, maxTrialNumber=1, experimentName="one to start from")
     earlier.tell(0, "final 1", "end")

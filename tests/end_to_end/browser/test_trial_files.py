@@ -64,6 +64,7 @@ output = pathlib.Path(os.environ["NNI_OUTPUT_DIR"])
 """
 
 
+@pytest.mark.slow
 def test_files_on_the_machine_are_listed_and_downloaded_beside_those_that_were_kept(
         server: RunningServer, open_page: Any, launch: Any) -> None:
     _, [trial] = launch(PLAIN, 1)

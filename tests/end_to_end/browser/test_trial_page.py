@@ -34,6 +34,7 @@ def assert_fits_on_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
 
 
+@pytest.mark.slow
 def test_output_is_searched_followed_and_let_go(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
     trials.tell(0, "print " + "\\n".join(f"Loss of step {number}" for number in range(150)) + "\\n")
@@ -89,6 +90,7 @@ def test_what_was_before_the_end_of_long_output_is_fetched(server: RunningServer
     assert text == f"the very first\n{f'{line}{chr(10)}' * 900}the last\n", "nothing twice, nothing missing"
 
 
+@pytest.mark.slow
 def test_the_metric_is_drawn_and_its_axis_stands_in_the_address(server: RunningServer, open_page: Any,
                                                                 tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
@@ -169,6 +171,7 @@ def test_at_the_limit_a_run_with_changes_raises_it_by_one(server: RunningServer,
     assert len(server.get(f"experiments/{trials.experiment}/trials/")["results"]) == 2
 
 
+@pytest.mark.slow
 def test_each_parameter_set_of_a_multi_phase_trial_is_shown_with_its_result(
         server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1, multiPhase=True,
@@ -259,6 +262,7 @@ def test_notes_are_written_and_drawn_on_the_trial_and_on_its_experiment(
         assert_fits_on_a_phone(page)
 
 
+@pytest.mark.slow
 def test_a_second_attempt_takes_the_place_of_the_first_which_can_still_be_seen(
         server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     # the orders of a trial are read anew by each of its attempts

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.end_to_end.browser.led_trials import LedTrials
 from tests.end_to_end.running_server import RunningServer
 
 
+@pytest.mark.slow
 def test_a_running_trial_is_counted_for_its_person_and_its_cluster(server: RunningServer, open_page: Any,
                                                                    tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)

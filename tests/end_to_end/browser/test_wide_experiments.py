@@ -57,7 +57,8 @@ def overflow(page: Any) -> Any:
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=() if name == "trials" else pytest.mark.slow) for name in PAGES])
 def test_no_page_is_wider_than_the_window_with_a_hundred_parameters(
         server: RunningServer, open_page: Callable[..., Any], wider: SimulatedTrials, name: str) -> None:
     path = PAGES[name].format(experiment=wider.experiment, trial=wider.one_finished)
@@ -70,6 +71,7 @@ def test_no_page_is_wider_than_the_window_with_a_hundred_parameters(
         assert page.evaluate("document.documentElement.scrollHeight") < 6000, "screens of 900"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_many_parameters_can_be_read_and_used_by_everybody(
         server: RunningServer, open_page: Callable[..., Any], wide: SimulatedTrials, name: str) -> None:
@@ -82,6 +84,7 @@ def test_a_page_of_many_parameters_can_be_read_and_used_by_everybody(
     assert not not_reached_by_tab(page)
 
 
+@pytest.mark.slow
 def test_headings_and_the_first_columns_stay_while_the_table_scrolls(
         server: RunningServer, open_page: Callable[..., Any], wide: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{wide.experiment}/trials/")
@@ -107,6 +110,7 @@ def test_headings_and_the_first_columns_stay_while_the_table_scrolls(
     expect(last).to_be_in_viewport()
 
 
+@pytest.mark.slow
 def test_rows_stand_closer_where_that_is_chosen_and_a_link_says_so(
         server: RunningServer, open_page: Callable[..., Any], wide: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{wide.experiment}/trials/?order=final_value")
@@ -123,6 +127,7 @@ def test_rows_stand_closer_where_that_is_chosen_and_a_link_says_so(
     expect(page.page).not_to_have_url(re.compile("density"))
 
 
+@pytest.mark.slow
 def test_columns_are_found_among_many_and_chosen_together(
         server: RunningServer, open_page: Callable[..., Any], wide: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{wide.experiment}/trials/")
@@ -151,6 +156,7 @@ def test_columns_are_found_among_many_and_chosen_together(
     expect(headings).to_have_count(23)
 
 
+@pytest.mark.slow
 def test_the_most_important_axes_come_first_and_names_are_told_apart(parameters: Any) -> None:
     assert axes(parameters)[:2] == MOST_IMPORTANT
     assert len(axes(parameters)) == 12
@@ -185,6 +191,7 @@ BREAKS = """(heads) => heads.flatMap((head) => {
 })"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_names_over_axes_break_between_their_parts_only(parameters: Any, width: int) -> None:
     parameters.set_viewport_size({"width": width, "height": 900})
@@ -196,6 +203,7 @@ def test_names_over_axes_break_between_their_parts_only(parameters: Any, width: 
     assert heads(parameters).evaluate_all("(all) => all.every((head) => head.scrollHeight <= head.clientHeight + 1)")
 
 
+@pytest.mark.slow
 def test_axes_are_moved_and_removed_by_keys(parameters: Any) -> None:
     before = axes(parameters)
     first = heads(parameters).first
@@ -224,6 +232,7 @@ def test_axes_are_moved_and_removed_by_keys(parameters: Any) -> None:
     expect(parameters.page).to_have_url(re.compile("/parameters/$"))
 
 
+@pytest.mark.slow
 def test_an_axis_is_dragged_to_another_place(parameters: Any) -> None:
     before = axes(parameters)
     start, end = (heads(parameters).nth(place).bounding_box() for place in (0, 3))
@@ -252,6 +261,7 @@ def test_an_axis_is_dragged_to_another_place(parameters: Any) -> None:
     expect(parameters.page).to_have_url(re.compile("range=encoder_block%2Flayer4%2Flearning_rate"))
 
 
+@pytest.mark.slow
 def test_of_more_axes_than_fit_the_chart_shows_those_that_are_scrolled_to(parameters: Any) -> None:
     parameters.get_by_text("Axes", exact=True).click()
     parameters.get_by_label("Find a parameter").fill("layer5")
@@ -273,6 +283,7 @@ def test_of_more_axes_than_fit_the_chart_shows_those_that_are_scrolled_to(parame
     expect(parameters.locator("#axes-seen")).to_contain_text("Axes 1 to")
 
 
+@pytest.mark.slow
 def test_the_ten_most_important_are_shown_until_all_are_wanted(parameters: Any) -> None:
     rows = parameters.locator("#importance tbody tr:visible")
     expect(rows).to_have_count(10)
@@ -288,6 +299,7 @@ def test_the_ten_most_important_are_shown_until_all_are_wanted(parameters: Any) 
     expect(slices.nth(12)).to_be_focused()
 
 
+@pytest.mark.slow
 def test_only_what_differs_hides_equal_facts_and_the_first_column_stays(
         server: RunningServer, open_page: Callable[..., Any], wide: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{wide.experiment}/compare/?trials=1,2,3,4,5,6", width=768)
@@ -306,6 +318,7 @@ def test_only_what_differs_hides_equal_facts_and_the_first_column_stays(
     assert abs(head["y"] - frame["y"]) < 2
 
 
+@pytest.mark.slow
 def test_forms_of_many_parameters_find_one(server: RunningServer, open_page: Callable[..., Any],
                                            wider: SimulatedTrials) -> None:
     page = open_page(server, f"/trials/{wider.one_finished}/")

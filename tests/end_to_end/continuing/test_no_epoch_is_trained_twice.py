@@ -66,6 +66,7 @@ def must_have_trained_each_epoch_once(server: RunningServer, folder: Path, trial
     return sum(trial["continues"] is not None for trial in trials)
 
 
+@pytest.mark.slow
 def test_hyperband_trains_only_what_the_budget_is_larger_by(running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server
     experiment = launch(server, tmp_path, HYPERBAND, 13)
@@ -88,6 +89,7 @@ def test_hyperband_trains_only_what_the_budget_is_larger_by(running_server: Runn
     assert next(one for one in saved if one["step"] == 2)["resumed_trials"] == [last["id"]]
 
 
+@pytest.mark.slow
 def test_trials_without_checkpoints_run_as_before_and_the_tuner_proposes_the_same(
         running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server

@@ -63,6 +63,7 @@ def found(server: RunningServer, experiment: str) -> list[tuple[float, list[str]
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_population_trains_on_two_machines_as_on_the_server_itself(tmp_path: Path) -> None:
     needs_sshd()

@@ -104,6 +104,7 @@ def test_each_release_has_an_asset_and_a_page_that_says_how_it_was_made() -> Non
         assert sum(path.stat().st_size for path in (ASSETS / release).iterdir()) < 300_000
 
 
+@pytest.mark.slow
 def test_no_row_of_a_release_is_lost_or_altered(release: str, make_server: Callable[..., RunningServer],
                                                 tmp_path: Path) -> None:
     server = make_server()

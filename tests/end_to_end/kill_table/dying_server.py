@@ -48,9 +48,9 @@ LISTENER_POINTS = {
     "after metrics of a service were committed": (
         "nniweb.worker.cluster_host.metric_inbox", "MetricInbox._store_group", "after"),
     "before an end that a service saw is written": (
-        "nniweb.worker.rounds.observe_trials", "_end_as_observed", "before"),
+        "nniweb.worker.rounds.observing.observe_trials", "_end_as_observed", "before"),
     "before an end that a service saw is committed": (
-        "nniweb.worker.rounds.observe_trials", "_end_as_observed", "after"),
+        "nniweb.worker.rounds.observing.observe_trials", "_end_as_observed", "after"),
     "after a submission to a service": (
         "tests.end_to_end.platforms.returning_service", "ReturningService.submit_trial_job", "after"),
     "before a submission to a service": (

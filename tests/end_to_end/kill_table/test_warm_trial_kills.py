@@ -33,6 +33,7 @@ def is_warm(server: RunningServer, experiment: WitnessedExperiment) -> bool:
     return any(event["kind"] == "warm start" for event in server.get_all(f"experiments/{experiment.id}/events/"))
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("kill -9 of the parents of warm trials at random times")
 def test_killed_parents_of_warm_trials_lose_nothing(running_server: RunningServer, witnessed, seed: int) -> None:
     experiment, random = witnessed(trials=24, concurrency=4, steps=10, pause=0.03), Random(seed)
@@ -63,6 +64,7 @@ def _has_children_among(pid: int, trials: set[int]) -> bool:
     return bool(children & trials)
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("kill -9 of the server and of its agent while trials are started warm")
 def test_a_killed_server_and_agent_lose_no_warm_trials(running_server: RunningServer, witnessed, seed: int) -> None:
     experiment, random = witnessed(trials=20, concurrency=4, steps=20, pause=0.03), Random(seed)
@@ -75,6 +77,7 @@ def test_a_killed_server_and_agent_lose_no_warm_trials(running_server: RunningSe
     experiment.nothing_is_lost()
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("kill -9 of the keeper of a warm trial")
 def test_a_warm_trial_whose_keeper_was_killed_is_judged_by_what_is_left(
         running_server: RunningServer, witnessed, tmp_path: Path, seed: int) -> None:

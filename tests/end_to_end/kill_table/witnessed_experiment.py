@@ -30,7 +30,8 @@ CLASS_ARGS: dict[str, dict[str, Any]] = {"Random": {"seed": SEED},
 
 #: argv: folder of the witnesses, intermediate results, seconds between two, a file to wait for at the end ("": none).
 TRIAL = """\
-import json, os, sys, time
+import atexit, json, os, sys, time
+atexit.register(lambda: live())  # the last of all: on a busy machine what others do at the end takes a second
 import nni
 
 folder, steps, pause, go = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from nniweb.experiments.checkpoints.checkpoint_settings import DEFAULT_GRACE
 from tests.end_to_end.running_server import RunningServer, free_port
 from tests.fakes.kubernetes.api import KubernetesApiDouble
+from trainingservice.kubernetes_base.pod_template import TIME_TO_DELIVER
+from trainingservice.trial_job import TIME_TO_SEND
 
 
 @pytest.mark.slow
@@ -38,5 +41,7 @@ def test_its_trial_says_which_address_it_was_given_and_stops_soon(make_server: C
         assert "Connection refused" in advice[0]["arguments"]["last_lines"]
         begin = time.monotonic()
         server.post(f"trials/{trial}/actions/cancel/")
-        server.wait_until(lambda: trials()[0]["status"] == "USER_CANCELED", 60, "it is stopped")
-        assert time.monotonic() - begin < 50, "its keeper's last tries and the server's patience come to half a minute"
+        server.wait_until(lambda: trials()[0]["status"] == "USER_CANCELED", 120, "it is stopped")
+        # the pod may send a last checkpoint until then: checkpoints are kept unless the experiment says otherwise
+        longest = DEFAULT_GRACE + TIME_TO_SEND + TIME_TO_DELIVER
+        assert time.monotonic() - begin < longest + 20

@@ -35,6 +35,7 @@ def killed_and_back(server: RunningServer) -> None:
     server.start()
 
 
+@pytest.mark.slow
 def test_metrics_and_ends_are_there_once_after_kills_while_trials_run_and_right_after_a_final_result(
         server: RunningServer, tmp_path: Path) -> None:
     experiment = launched(server, tmp_path, "returning", trials=4, concurrency=2, steps=30, pause=0.1)

@@ -75,6 +75,7 @@ def test_a_search_whose_only_way_home_is_the_listener(server: RunningServer, cod
         assert json.loads(rows[-1]["value"]) == {"default": abs(x - 0.25), "step": 2}
 
 
+@pytest.mark.slow
 def test_failed_and_canceled_trials_end_by_the_services_word(server: RunningServer, code: Path) -> None:
     def launch(command: str, **changes: object) -> str:
         return server.launch(config(code, trialCommand=command, maxTrialNumber=1, **changes), code)

@@ -91,6 +91,7 @@ def nothing_runs(server: RunningServer, machines: list[SshMachine]) -> None:
                                       if Path(f"/proc/{pid}").exists()), 30, "no rank is left on any machine")
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("the server is killed while a trial runs on three machines")
 @pytest.mark.timeout(300)
 def test_three_machines_run_a_trial_and_the_server_is_killed_meanwhile(tmp_path: Path, machines: list[SshMachine],

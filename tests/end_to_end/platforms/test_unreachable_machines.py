@@ -10,6 +10,7 @@ from tests.end_to_end.running_server import RunningServer, free_port
 from tests.fakes.ssh_machine import SshMachine
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_machines_that_refuse_connections_are_told_of_and_replaced_in_the_json_that_nni_sent(tmp_path: Path) -> None:
     code, go = tmp_path / "code", tmp_path / "go"

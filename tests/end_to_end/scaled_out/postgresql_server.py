@@ -54,14 +54,16 @@ def programs_folder() -> Path:
 class PostgresqlServer:
     """``start``, ``stop`` and ``kill`` as often as wanted; ``close`` removes everything."""
 
-    def __init__(self, faketime: str = "", *, durable: bool = False) -> None:
+    def __init__(self, faketime: str = "", *, durable: bool = False, kept: Path | None = None) -> None:
         """``faketime``: the library of that name, for a server whose clock can be set; see ``set_clock``.
 
         ``durable``: commits are flushed to the disk, for what is measured; tests need it not.
+
+        ``kept``: its folder, which stays after ``close``, and which may have the data of an earlier server.
         """
         self._options = [] if durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
         self._programs = programs_folder()
-        self._folder = UnprivilegedFolder("pg")
+        self._folder = UnprivilegedFolder("pg", kept)
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
         self._environment = dict(os.environ)
@@ -71,7 +73,10 @@ class PostgresqlServer:
             self.set_clock("+0")
         #: Of the user ``admin`` in every database of ``new_database``; "" before the first of them is made.
         self.token = ""
-        if prepared_installation.FOLDER in os.environ:
+        if kept is not None:
+            if not self._data.exists():
+                self._initialize()
+        elif prepared_installation.FOLDER in os.environ:
             self._copy_of_this_run(Path(os.environ[prepared_installation.FOLDER]) / "postgresql")
         else:
             self._initialize()

@@ -36,7 +36,7 @@ from trainingservice.testing.processes import end_processes, processes_of
 PLATFORMS = (f"{SCRIPTED_PLATFORMS},scripted_anywhere="
              "tests.end_to_end.scaled_out.scripted_anywhere:ScriptedAnywhereTrainingService")
 
-#: What ``python -m daphne`` runs; as a file it can be forked (forked_programs.py).
+#: What ``python -m daphne`` runs; as a file it can be forked (tests/forking).
 DAPHNE = str(Path(daphne.__file__).with_name("__main__.py"))
 
 #: Seconds, beyond those that a lease lasts, until the clusters of a killed worker are taken: for one look at them (they

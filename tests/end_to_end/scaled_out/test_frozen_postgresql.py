@@ -23,6 +23,7 @@ def freezable(postgresql: PostgresqlServer) -> Iterator[PostgresqlServer]:
     postgresql.thaw()
 
 
+@pytest.mark.slow
 def test_requests_are_answered_with_503_and_all_goes_on_by_itself(installation: Installation,
                                                                  freezable: PostgresqlServer) -> None:
     web = installation.web("web").start()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,6 +20,7 @@ REPRESENTATIVE = ["tests/nniweb/worker/cluster_host/test_lease.py", "tests/nniwe
                   "tests/nniweb/experiments/actions/test_intents.py", "tests/nniweb/live/test_live_frames.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_leases_reports_wishes_and_frames_are_the_same_on_postgresql(postgresql: PostgresqlServer) -> None:
     environment = {name: value for name, value in os.environ.items()
@@ -26,3 +30,12 @@ def test_leases_reports_wishes_and_frames_are_the_same_on_postgresql(postgresql:
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", *REPRESENTATIVE], cwd=ROOT,
                           env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+
+
+def test_a_kept_folder_has_the_data_of_the_server_that_was_closed() -> None:
+    with TemporaryDirectory(prefix="nniweb-kept-", dir="/tmp") as short:
+        Path(short).chmod(0o755)  # the server runs as another user where this is root
+        for statement in ("CREATE TABLE kept (n integer)", "INSERT INTO kept VALUES (1)"):
+            with closing(PostgresqlServer(kept=Path(short) / "pg")) as server:
+                server.start().execute(statement)
+        assert (Path(short) / "pg" / "data").is_dir()

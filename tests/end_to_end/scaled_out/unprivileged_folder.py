@@ -13,9 +13,15 @@ from typing import Any
 class UnprivilegedFolder:
     """Short, because the path of a unix socket may have 107 characters. ``remove`` it in the end."""
 
-    def __init__(self, name: str) -> None:
-        # not below TMPDIR, which may be long, and closed to other users
-        self.path = Path(tempfile.mkdtemp(prefix=f"nniweb-{name}-", dir="/tmp"))
+    def __init__(self, name: str, kept: Path | None = None) -> None:
+        """``kept``: this one, which stays. It is made if it is not there; others must be able to reach it."""
+        self._is_kept = kept is not None
+        if kept is not None:
+            kept.mkdir(parents=True, exist_ok=True)
+            self.path = kept.resolve()
+        else:
+            # not below TMPDIR, which may be long, and closed to other users
+            self.path = Path(tempfile.mkdtemp(prefix=f"nniweb-{name}-", dir="/tmp"))
         #: For ``subprocess``: who runs the server. Empty where this process is no root: then it does itself.
         self.run_as: dict[str, Any] = {}
         if os.geteuid() == 0:
@@ -24,4 +30,5 @@ class UnprivilegedFolder:
             self.run_as = {"user": person.pw_uid, "group": person.pw_gid, "extra_groups": []}
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        if not self._is_kept:
+            shutil.rmtree(self.path, ignore_errors=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -17,11 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.kubernetes.store import Object, Store, now_text
+from tests.forking import keepers as forked_keepers
+from tests.forking.forker import ForkedProcess
 from trainingservice.keeper.keeper_bundle import compiled_keeper_bytes, keeper_bytes
-from trainingservice.testing.processes import end_processes, processes_of
+from trainingservice.testing.processes import end_processes, processes_of, since_boot
 
 #: Seconds between two looks at what a pod waits for.
 LOOK_EVERY = 0.03
+
+
+def _is_our_keeper(command: list[str], environment: dict[str, str]) -> bool:
+    """Whether this runs the keeper as it is here, with the Python that runs the tests: it may be forked then."""
+    if len(command) != 3 or command[0] != "python3" or command[2] != "pod":
+        return False
+    file, content = Path(command[1]), compiled_keeper_bytes()
+    return forked_keepers.can_fork(shutil.which("python3", path=environment["PATH"]), environment) \
+        and file.is_file() and file.stat().st_size == len(content) and file.read_bytes() == content
 
 
 class Node:
@@ -121,7 +133,8 @@ class _Pod:
         self.closed = False
         self._deleted = threading.Event()
         self._is_started = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._began = since_boot()
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._lock = threading.Lock()
         self._restarts = 0
         self.thread = threading.Thread(target=self._run, name=f"pod {self.name}", daemon=True)
@@ -159,7 +172,7 @@ class _Pod:
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
-        end_processes(processes_of([str(self._folder)]))
+        end_processes(processes_of([str(self._folder)], self._began))
 
     @property
     def _over(self) -> bool:
@@ -276,7 +289,8 @@ class _Pod:
         paths |= {inside: str(here) for inside, here in self._node.image_files.items()}
         return dict(sorted(paths.items(), key=lambda pair: -len(pair[0])))
 
-    def _popen(self, container: Object, mounts: dict[str, Path]) -> subprocess.Popen[bytes]:
+    def _popen(self, container: Object, mounts: dict[str, Path]
+               ) -> subprocess.Popen[bytes] | ForkedProcess:
         paths = self._paths(container, mounts)
 
         def here(text: str) -> str:
@@ -298,6 +312,9 @@ class _Pod:
         words = container.get("command") or self._node.image_commands.get(container["image"]) or []
         command = [here(word) for word in [*words, *(container.get("args") or [])]]
         with open(self._folder / "log", "ab") as log:
+            if _is_our_keeper(command, environment):
+                return forked_keepers.start(command[2:], archive=Path(command[1]), env=environment, cwd=home,
+                                            stdout=log, stderr=subprocess.STDOUT)
             return subprocess.Popen(command, env=environment, cwd=home, stdin=subprocess.DEVNULL, stdout=log,
                                     stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -333,7 +350,8 @@ class _Pod:
                 {"running": {"startedAt": began}}, last)])
             code = self._process.wait()
             finished = now_text()
-            end_processes(processes_of([str(self._folder)]))  # with a container's first process all of it ends
+            # with a container's first process all of it ends
+            end_processes(processes_of([str(self._folder)], self._began))
             if self.closed:
                 return
             time.sleep(self._node.status_lag)

@@ -7,6 +7,7 @@ from tests.trainingservice.conformance.test_conformance_local import LocalUnderT
 from trainingservice.testing.conformance import TrainingServiceConformance
 
 
+@pytest.mark.slow
 class TestLocalOnNniweb(ReportsToNniweb, TrainingServiceConformance):
     @pytest.fixture
     def platform(self, tmp_path):

@@ -37,6 +37,17 @@ def test_more_rows_take_no_more_queries(queries, make_experiment: Make, make_att
     assert queries("/") == few <= 27
 
 
+def test_where_none_needs_attention_trials_are_looked_at_once(queries, page: Page, make_experiment: Make,
+                                                              make_attempt: MakeAttempt) -> None:
+    fill(make_experiment, make_attempt, 2, status="DONE")
+    queries("/")
+    calm = queries("/")
+    failed = make_experiment(name="all of it failed", status="DONE")
+    make_attempt(failed, status="FAILED")
+    assert "All of its trials failed." in page("/")
+    assert queries("/") == calm + 1
+
+
 def test_more_rows_of_a_group_take_a_member_no_more_queries(make_experiment: Make, make_attempt: MakeAttempt,
                                                             django_assert_max_num_queries) -> None:
     group = Group.objects.create(name="vision")

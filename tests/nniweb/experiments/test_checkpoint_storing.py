@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from django.core.files.storage import Storage
 
 from nniweb.experiments.checkpoints import chunk_files
-from nniweb.experiments.checkpoints.chunk_files import content_of, incoming_file, keep_file
+from nniweb.experiments.checkpoints.chunk_files import NoRoom, content_of, incoming_file, keep_file
 from nniweb.experiments.checkpoints.incoming_file import SMALL, IncomingFile
 from nniweb.experiments.checkpoints.shared_transactions import SharedTransactions
 from nniweb.storage.durable_storage import DurableFileSystemStorage
@@ -99,6 +100,28 @@ def test_a_damaged_file_gives_way_to_what_arrives(large: bytes) -> None:
     kept(large)
 
 
+def test_who_sends_the_same_at_the_same_time_takes_nothing_away_that_is_stored(
+        monkeypatch: pytest.MonkeyPatch, large: bytes) -> None:
+    """Both find that it is not there. One has stored it when the disk is full for the other."""
+    first, second = arrived(large), arrived(large)
+    path, check_room = f"checkpoints/e1/chunks/aa/{first.sha256}", chunk_files._check_room
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def meanwhile(_: int) -> None:
+        monkeypatch.setattr(chunk_files, "_check_room", check_room)
+        keep_file(path, first.sha256, first)
+        monkeypatch.setattr(os, "fsync", full)
+
+    monkeypatch.setattr(chunk_files, "_check_room", meanwhile)
+    with pytest.raises(OSError, match="No space left"):
+        keep_file(path, second.sha256, second)
+    assert content_of(path, first.sha256) == large
+    first.close()
+    second.close()
+
+
 def test_a_full_disk_is_an_error_of_the_sender_and_leaves_nothing(
         monkeypatch: pytest.MonkeyPatch, large: bytes) -> None:
     def full(*_: object, **__: object) -> int:
@@ -109,6 +132,25 @@ def test_a_full_disk_is_an_error_of_the_sender_and_leaves_nothing(
     with pytest.raises(OSError, match="No space left"):
         body.write([large])
     body.close()
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_what_arrives_takes_none_of_the_room_that_stays_free(
+        monkeypatch: pytest.MonkeyPatch, large: bytes, place: str) -> None:
+    """Many arrive at once and are not stored yet."""
+    limit = "KEPT_FREE"
+    if place == "elsewhere":
+        limit = "KEPT_FREE_ON_THE_WAY"
+        monkeypatch.setattr(chunk_files, "checkpoint_storage", Storage())
+    body = incoming_file()
+    body.write([large])
+    monkeypatch.setattr(chunk_files, limit, 2**62)
+    with pytest.raises(NoRoom):
+        body.write([large])
+    body.close()
+    little = incoming_file()
+    little.write([b"what is kept in memory alone"])
+    little.close()
 
 
 # --- several in one transaction ------------------------------------------------------------------

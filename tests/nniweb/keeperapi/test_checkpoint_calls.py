@@ -24,11 +24,13 @@ from nniweb.experiments.models import (
     TrialEvent,
 )
 from nniweb.experiments.models.account import hash_of
+from nniweb.keeperapi import checkpoint_calls
 from nniweb.keeperapi.application import KeeperApplication
+from nniweb.storage.elsewhere import StorageFailed
 from tests.nniweb.keeperapi.test_keeper_application import acall, call
 from trainingservice.platforms import load_platform
 from trainingservice.testing.keeper_protocol import checkpoint, saved
-from trialkeeper import chunk_pack, contract
+from trialkeeper import checkpoint_manifest, chunk_pack, contract
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -197,6 +199,29 @@ def test_a_wrong_manifest_is_refused(application, make_attempt, change) -> None:
     assert Checkpoint.objects.count() == 0
 
 
+@pytest.mark.parametrize("part", [b"[]", b"{}", b"0"], ids=str)
+def test_a_manifest_that_holds_up_the_server_is_not_read(application, make_attempt, monkeypatch, part: bytes) -> None:
+    def read(*_: object) -> None:
+        pytest.fail("it was read")
+
+    monkeypatch.setattr(checkpoint_manifest, "read_manifest", read)
+    body = b'{"files":[' + b",".join([part] * 1_000_000) + b"]}"
+    address = f"trials/{make_attempt().job_name}/checkpoints/{hashlib.sha256(body).hexdigest()}"
+    status, _, answer = call(application, "PUT", address, body)
+    assert (status, json.loads(answer)["error"]) == (400, "unreadable")
+
+
+def test_a_manifest_of_the_most_files_is_read(application, make_attempt) -> None:
+    attempt = make_attempt()
+    sha256 = hashlib.sha256(b"x").hexdigest()
+    assert call(application, "PUT", f"trials/{attempt.job_name}/chunks/{sha256}", b"x")[0] == 200
+    files = [{"path": f"[{number}], {{a}}", "size": 1, "mode": 0o644, "chunks": [sha256]}
+             for number in range(contract.MAX_CHECKPOINT_FILES)]
+    body = json.dumps({"version": 1, "name": "m", "files": files, "folders": []}).encode()
+    address = f"trials/{attempt.job_name}/checkpoints/{hashlib.sha256(body).hexdigest()}"
+    assert call(application, "PUT", address, body)[0] == 200
+
+
 def test_a_checkpoint_over_max_size_is_refused(application, make_attempt, make_experiment) -> None:
     attempt = make_attempt(make_experiment(config={"checkpoints": {"maxSize": 1}}))
     content = b"\0" * 2**20
@@ -281,6 +306,25 @@ def test_what_is_damaged_on_the_disk_is_not_given_out_and_asked_for_again(applic
     assert json.loads(body)["missing"] == [sha256]
     assert call(application, "PUT", f"trials/{attempt.job_name}/chunks/{sha256}", b"weights")[0] == 200
     assert call(application, "GET", f"trials/{attempt.job_name}/chunks/{sha256}")[2] == b"weights"
+
+
+@pytest.mark.parametrize("error", [StorageFailed("The storage of files does not answer."), OSError(5, "I/O error"),
+                                   TimeoutError()])
+def test_an_answer_that_has_begun_ends_short_where_the_storage_fails(application, make_attempt, monkeypatch, caplog,
+                                                                     error: OSError) -> None:
+    attempt = make_attempt()
+    report(application, attempt, STARTED, saved(2, send(application, attempt, b"weights")))
+
+    def pieces(path: str) -> Iterator[bytes]:
+        yield b"wei"
+        raise error
+
+    monkeypatch.setattr(checkpoint_calls, "pieces_of", pieces)
+    sha256 = hashlib.sha256(b"weights").hexdigest()
+    status, headers, body = call(application, "GET", f"trials/{attempt.job_name}/chunks/{sha256}")
+    assert (status, headers["content-length"], body) == (200, "7", b"wei")
+    [said] = [record for record in caplog.records if "ends in the middle" in record.message]
+    assert (said.levelname, said.exc_info) == ("WARNING", None)
 
 
 def test_a_disk_that_is_nearly_full_takes_no_chunks(application, make_attempt, monkeypatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from nniweb.experiments.models import Attempt, Metric, TrialFile, TrialOutput
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.application import KeeperApplication
-from nniweb.keeperapi.report_limits import FORGET_AFTER, REFUSED_BURST, ReportLimits
+from nniweb.keeperapi.report_limits import FORGET_AFTER, MOST_BODIES, REFUSED_BURST, ReportLimits
 from tests.fakes.hand_set_clock import HandSetClock
 from trialkeeper import contract
 
@@ -37,6 +37,50 @@ def test_many_bytes_are_waited_for(clock: HandSetClock) -> None:
     assert limits.seconds_to_wait(GREEDY, "x") == pytest.approx(3.0)
     clock.now += 3
     assert limits.seconds_to_wait(GREEDY, "x") == 0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("how", [("content-length", "1000000"), ("transfer-encoding", "chunked")], ids=str)
+def test_one_trial_has_a_few_large_bodies_in_memory_at_once(make_attempt, how: tuple[str, str]) -> None:
+    """Each is held until it is whole, and who sends it may take hours."""
+    attempt, other = make_attempt(), make_attempt()
+    application = KeeperApplication()
+    application.limits = ReportLimits(50, 8)
+    asked: list[str] = []
+
+    async def put(name: str, job_name: str, go: asyncio.Event) -> int:
+        answers: list[Any] = []
+        pieces = [b"x" * 500_000, b"x" * 500_000]
+
+        async def receive() -> Any:
+            asked.append(name)
+            if len(pieces) == 1:
+                await go.wait()
+            return {"type": "http.request", "body": pieces.pop(), "more_body": bool(pieces)}
+
+        async def send(message: Any) -> None:
+            answers.append(message)
+
+        headers = [(b"authorization", b"Bearer token"), (how[0].encode(), how[1].encode())]
+        await application({"type": "http", "method": "PUT", "headers": headers,
+                           "path": f"{contract.URL_PREFIX}trials/{job_name}/files/{name}"}, receive, send)
+        return int(answers[0]["status"])
+
+    async def several() -> None:
+        go = asyncio.Event()
+        begun = [asyncio.ensure_future(put(f"a{number}", attempt.job_name, go)) for number in range(MOST_BODIES)]
+        await asyncio.sleep(0)
+        assert await put("more", attempt.job_name, go) == 429
+        others = asyncio.ensure_future(put("other", other.job_name, go))
+        go.set()
+        assert await asyncio.gather(*begun, others) == [200] * (MOST_BODIES + 1)
+        assert await put("again", attempt.job_name, go) == 200
+
+    try:
+        asyncio.run(several())
+    finally:
+        application.group_commit.close()
+    assert "more" not in asked
 
 
 def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(clock: HandSetClock) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.models import DateTimeField, Value
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -125,8 +126,8 @@ def test_figures_of_the_rows(admin: User, client: Client, figures_of, make_exper
     client.force_login(admin)
     experiment = make_experiment()
     now = timezone.now()
-    for clock in ("timezone.now", "database_now"):
-        monkeypatch.setattr(f"nniweb.observability.database_figures.{clock}", lambda: now)
+    monkeypatch.setattr("nniweb.observability.database_figures.timezone.now", lambda: now)
+    monkeypatch.setattr("nniweb.observability.database_figures.DatabaseNow", lambda: Value(now, DateTimeField()))
     make_attempt(experiment, status="RUNNING")
     waiting = make_attempt(experiment, status="WAITING")
     Trial.objects.filter(pk=waiting.trial_id).update(created_at=now - timedelta(seconds=100))

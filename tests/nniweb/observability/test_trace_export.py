@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from nniweb.observability.trace_export import SECONDS_AT_END, TraceExport, exporter_of_environment
+from tests.end_to_end.python_program import run_python
 from tests.fakes.otlp_receiver import OtlpReceiver
 from trainingservice import tracing
 
@@ -61,9 +61,9 @@ def nothing_is_recorded_afterwards() -> Iterator[None]:
 
 def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NNIWEB_", "DJANGO_", "OTEL_"))}
-    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, timeout=120,
-                          check=False, env={**kept, "NNIWEB_DATA": str(folder), "NNIWEB_TRACES": "1",
-                                            "DJANGO_SETTINGS_MODULE": "nniweb.settings", **variables})
+    return run_python(program, cwd=ROOT, timeout=120, env={
+        **kept, "NNIWEB_DATA": str(folder), "NNIWEB_TRACES": "1", "DJANGO_SETTINGS_MODULE": "nniweb.settings",
+        **variables})
 
 
 def test_a_process_its_forked_child_and_its_end_send_all_spans(receiver: OtlpReceiver, tmp_path: Path) -> None:

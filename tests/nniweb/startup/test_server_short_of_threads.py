@@ -297,6 +297,7 @@ def test_whoever_rings_is_not_disturbed_where_the_bells_thread_cannot_be_started
     bell.close()
 
 
+@pytest.mark.usefixtures("tuners_by_their_command")
 def test_a_tuner_whose_threads_cannot_be_started_fails_for_now_and_leaves_no_process(no_threads: NoThreads) -> None:
     client = TunerClient()
     spec = {"search_space": {"x": {"_type": "uniform", "_value": [0, 1]}},

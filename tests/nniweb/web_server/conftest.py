@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,8 +35,18 @@ class Served:
         self.port = int(self._process.stdout.readline())
         self._connections: list[socket.socket] = []
 
-    def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """It takes no connection meanwhile, nor does it do anything else."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def connect(self, timeout: float = PATIENCE) -> socket.socket:
+        """Raises TimeoutError."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
         self._connections.append(connection)
         return connection
 

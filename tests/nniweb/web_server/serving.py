@@ -5,8 +5,9 @@
 ``/whole``: reads the body and answers its size. ``/refused``: answers 413 and reads nothing. ``/counted``: how many
 requests have begun, and how many bytes of bodies the application was given. ``/gone``: how many senders of bodies for
 ``/written`` went away. ``/patient``: takes the first piece of the body, and the others when ``/go`` is asked for.
-``/large``: an answer of 32 MiB in pieces. ``/written``: two threads write the body, as of checkpoints, and the answer
-is its SHA-256; ``/full``: writing fails at the third MiB.
+``/large``: an answer of 32 MiB in pieces, ``/at_once``: one of 4 MiB in one piece. ``/short``: half of
+an answer, ``/broken``: half of one, and then the application fails; ``/failing``: it fails before. ``/written``: two
+threads write the body, as of checkpoints, and the answer is its SHA-256; ``/full``: writing fails at the third MiB.
 Websockets: ``/echo`` sends back, ``/never`` is not decided.
 """
 
@@ -91,6 +92,16 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         return
     if path == "/go":
         go.set()
+    if path == "/at_once":
+        await answer(send, 200, "x" * 4 * 2**20)
+        return
+    if path in ("/short", "/broken"):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
+        await send({"type": "http.response.body", "body": b"01234", "more_body": path == "/broken"})
+    if path in ("/broken", "/failing"):
+        raise OSError("the disk is broken")
+    if path == "/short":
+        return
     if path == "/large":
         send = with_backpressure(send)
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import threading
 from collections.abc import Callable
 
 from tests.nniweb.web_server.conftest import Served, all_of
@@ -42,6 +43,23 @@ def test_bodies_and_requests_behind_them_come_whole_and_in_order(serve: Callable
     for body in bodies[3:]:
         connection.sendall(head(len(body)) + body)
         assert answered(connection) == [hash_of(body)]
+
+
+def test_while_a_thread_reads_the_loop_does_not_though_the_answer_before_is_taken_meanwhile(
+        serve: Callable[..., Served]) -> None:
+    """Of an answer that waits for its reader Twisted resumes the connection when it has been taken."""
+    connection = serve().connect()
+    body = os.urandom(8 * MIB)
+    requests = b"GET /at_once HTTP/1.1\r\nHost: x\r\n\r\n" + head(len(body)) + body + b"GET /gone HTTP/1.1\r\n\r\n"
+    sending = threading.Thread(target=connection.sendall, args=[requests])
+    sending.start()
+    come = b""
+    while not come.endswith(b"\r\n\r\n0"):
+        piece = connection.recv(65536)
+        assert piece, come[-1000:]
+        come = come[-1000:] + piece
+    sending.join()
+    assert hash_of(body) in come
 
 
 def test_a_body_in_chunks_comes_the_other_way(serve: Callable[..., Served]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
+
+import pytest
 
 from nniweb.web_server.connections import Connections
 from tests.nniweb.web_server.conftest import Served, all_of
@@ -78,12 +81,53 @@ def test_the_pause_between_two_requests_has_its_own_time(serve: Callable[..., Se
     assert all_of(connection) == b""
 
 
+def test_connections_that_come_while_the_server_is_busy_wait_and_are_not_dropped(serve: Callable[..., Served]) -> None:
+    """The system drops what comes above the server's backlog. Who is dropped tries again a second later, and then
+    later still, which made a busy server's answers slow.
+    """
+    server = serve()
+    with server.busy():
+        connections = [server.connect(5.0) for _ in range(500)]
+    connections[-1].sendall(b"GET /counted HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert all_of(connections[-1]).startswith(b"HTTP/1.1 200")
+
+
 def test_a_reader_of_a_large_answer_has_its_time(serve: Callable[..., Served]) -> None:
     server = serve(headers_seconds=0.3, idle_seconds=0.3, body_seconds=0.3, look_seconds=0.1)
     connection = server.connect()
     connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     time.sleep(1.5)
     assert len(all_of(connection)) > 32 * 2**20
+
+
+@pytest.mark.parametrize("path", ["/broken", "/short"])
+def test_an_answer_that_ends_in_the_middle_ends_the_connection(serve: Callable[..., Served], path: str) -> None:
+    """Who reads it would wait for the rest. And those who come after it are answered."""
+    server = serve()
+    answer = server.ask(f"GET {path} HTTP/1.1\nHost: x\n")
+    assert answer.startswith((b"HTTP/1.1 200 ", b"(cut)"))
+    assert answer.endswith((b"\r\n\r\n01234", b"(cut)"))
+    assert server.ask("GET /failing HTTP/1.1\nHost: x\nConnection: close\n").startswith(b"HTTP/1.1 500 ")
+    whole = server.ask("HEAD /at_once HTTP/1.1\nHost: x\n\nGET /counted HTTP/1.1\nHost: x\nConnection: close\n")
+    assert whole.endswith(b'{"begun": 3, "given": 0}')
+
+
+def test_who_asks_again_and_again_and_takes_no_answer_waits(serve: Callable[..., Served]) -> None:
+    """Of answers of 4 MiB each, one is in memory. All come, in order, when they are read."""
+    server = serve(headers_seconds=1, look_seconds=0.1)
+    connection = server.connect()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    for _ in range(3):  # one after the other, and three that come together
+        connection.sendall(b"GET /at_once HTTP/1.1\r\nHost: x\r\n\r\n")
+        server.wait_until(lambda: server.counted()["begun"] == 1)
+    connection.sendall(b"GET /at_once HTTP/1.1\r\nHost: x\r\n\r\n" * 2
+                       + b"GET /gone HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert all_of(server.connect()) == b"", "one that sends no headers is over, an answer may take longer"
+    assert server.counted()["begun"] == 1
+    answers = all_of(connection)
+    assert answers.count(b"x") == 5 * 4 * 2**20
+    assert answers.endswith(b"\r\n\r\n0")
+    assert server.counted()["begun"] == 5
 
 
 def test_too_many_and_too_long_headers_are_refused(serve: Callable[..., Served]) -> None:

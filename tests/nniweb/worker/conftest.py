@@ -27,6 +27,9 @@ from trainingservice.trial_job_status import TrialJobStatus
 #: this one may be loaded under two names.
 services = sys.modules.setdefault("services_of_rigs", types.ModuleType("services_of_rigs"))
 
+#: Between rounds in which nothing has happened; the runner's own thread waits for longer. What happens ends the wait.
+IDLE_SECONDS = 0.2
+
 
 @pytest.fixture(scope="session")
 def tuner_client() -> Iterator[TunerClient]:
@@ -67,13 +70,16 @@ class Rig:
 
     def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> None:
         """Rounds until the condition holds; woken by events as the runner's own thread is."""
+        if condition():
+            return
         deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"not in time; {self.state()}"
+        while True:
             self.runner._wake.clear()
             self.runner.round()
-            if not condition():
-                self.runner._wake.wait(0.05)
+            if condition():
+                return
+            assert time.monotonic() < deadline, f"not in time; {self.state()}"
+            self.runner._wake.wait(IDLE_SECONDS)
 
     def state(self) -> str:
         """For the message of a test that failed."""
@@ -89,12 +95,15 @@ class Rig:
 
     def submitted(self, experiment: Experiment, count: int) -> list[Trial]:
         """Wait until so many trials were given to the platform; return them in order, ended ones too."""
-        def found() -> list[Trial]:
-            return list(Trial.objects.filter(experiment=experiment, attempts__stage__in=["submitted", "ended"])
-                        .order_by("sequence_id"))
+        found: list[Trial] = []
 
-        self.until(lambda: len(found()) >= count)
-        return found()
+        def are_enough() -> bool:
+            found[:] = Trial.objects.filter(experiment=experiment, attempts__stage__in=["submitted", "ended"]
+                                            ).order_by("sequence_id")
+            return len(found) >= count
+
+        self.until(are_enough)
+        return found
 
     def wait_for_job(self, seconds: float = 60.0) -> None:
         """Until the platform has a job, without rounds."""

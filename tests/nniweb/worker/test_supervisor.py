@@ -154,7 +154,7 @@ def test_a_private_cluster_is_driven_on_for_a_while_after_its_last_experiment(
         supervisor: Supervisor, make_experiment, monkeypatch) -> None:
     monkeypatch.setattr("nniweb.worker.supervisor.LINGER_SECONDS", 3600.0)
     private = Cluster.objects.create(name="private", platform="docile", is_private=True)
-    experiment = make_experiment(cluster=private, status="INITIALIZED")
+    experiment = make_experiment(cluster=private, status="PAUSED")  # no trials
     until(lambda: "private" in held())  # the cluster "local" of other experiments is taken as well
     Experiment.objects.filter(pk=experiment.pk).update(status="DONE")
     until(lambda: private.pk in supervisor._idle_since)
@@ -173,7 +173,7 @@ def test_a_service_is_cleaned_up_when_the_last_experiment_of_a_private_cluster_h
     made = DocileTrainingService.run
     monkeypatch.setattr(DocileTrainingService, "run", lambda self: (services.append(self), made(self)))
     private = Cluster.objects.create(name="private", platform="docile", is_private=True)
-    first, second = (make_experiment(cluster=private, status="INITIALIZED") for _ in range(2))
+    first, second = (make_experiment(cluster=private, status="PAUSED") for _ in range(2))  # no trials
     until(lambda: services)
     Experiment.objects.filter(pk=first.pk).update(status="DONE")
     until(lambda: private.pk not in supervisor._idle_since)
@@ -187,7 +187,7 @@ def test_trouble_of_a_private_cluster_that_nobody_asks_any_more_is_said_no_more(
     monkeypatch.setattr("nniweb.worker.supervisor.LINGER_SECONDS", 0.0)
     monkeypatch.setattr(DocileTrainingService, "trouble", "Connection refused.")
     private = Cluster.objects.create(name="private", platform="docile", is_private=True)
-    experiment = make_experiment(cluster=private, status="INITIALIZED")
+    experiment = make_experiment(cluster=private, status="PAUSED")  # no trials
     until(lambda: Cluster.objects.get(pk=private.pk).health == "away")
     Experiment.objects.filter(pk=experiment.pk).update(status="DONE")
     until(lambda: "private" not in held())

@@ -152,6 +152,7 @@ def test_a_job_that_is_not_adaptive_keeps_its_nodes(bench, cluster, scheduler):
     bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
 
 
+@pytest.mark.slow
 def test_reports_that_are_read_from_pods_logs_are_one_trials_too(bench, cluster, scheduler, tmp_path, monkeypatch):
     monkeypatch.setattr(pod_logs, "LOOK_EVERY", 0.2)
     monkeypatch.setattr(pod_logs, "LINGER", 3)

@@ -29,4 +29,5 @@ class TestRemote(TrainingServiceConformance):
     @pytest.fixture
     def platform(self, tmp_path_factory):
         with SshMachine(tmp_path_factory.mktemp("machine") / "ada") as machine:
+            machine.have_keeper()
             yield RemoteUnderTest(machine)

@@ -39,5 +39,6 @@ class TestLocalWithWarmTrials(WarmTrials, local.TestLocal):
     pass
 
 
+@pytest.mark.slow
 class TestRemoteWithWarmTrials(WarmTrials, remote.TestRemote):
     pass

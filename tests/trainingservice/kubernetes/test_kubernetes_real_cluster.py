@@ -43,6 +43,7 @@ def test_the_suite_runs_on_the_cluster_that_the_environment_names(tmp_path, suit
             operator if suite != "RealFrameworkController" else "-", "frameworks") in created
 
 
+@pytest.mark.slow
 def test_their_words_on_the_command_line_select_nothing_that_runs_on_the_double(tmp_path) -> None:
     environment = {**os.environ, "NNIWEB_TEST_HOST": "127.0.0.1",
                    "NNIWEB_TEST_KUBECONFIG": str(tmp_path / "kubeconfig")}

@@ -89,6 +89,7 @@ def test_a_large_trial_that_waits_does_not_hold_up_small_ones(bench, nvidia_smi,
     assert runs(bench, service, two) == "0,1"
 
 
+@pytest.mark.slow
 def test_two_experiments_and_two_services_share_the_book(bench, nvidia_smi, service, gpu_job):
     other_service = bench.open_service()
     mine, theirs, late = gpu_job(1), gpu_job(1, experiment=new_id("e")), gpu_job(1, experiment=new_id("e"))
@@ -228,6 +229,7 @@ def test_the_machine_tells_how_busy_it_is_while_its_agent_runs(bench, nvidia_smi
     assert service.list_machines()[0].load is None
 
 
+@pytest.mark.slow
 def test_nvidia_smi_is_hardly_asked_while_no_trial_needs_gpus(bench, nvidia_smi, service):
     bench.wait("the GPUs were looked at once", lambda: service.list_machines()[0].gpus)
     asked = nvidia_smi.looks()

@@ -799,3 +799,18 @@ def test_a_cancel_while_a_job_is_handed_over_at_once_lets_the_loop_rest_until_th
     assert cloud.count("stop") == 0
     service.step()
     assert cloud.count("stop", "a") == 1
+
+
+def test_what_a_platform_says_again_makes_no_new_detail(service, cloud, clock):
+    service.submit_trial_job(form("a"))
+    step_at(service, clock, 0)
+    cloud.jobs["a"] = Observation(RUNNING, machine="m1", platform_state={"node": 1})
+    step_at(service, clock, 10)
+    before = service.get_trial_job("a")
+    assert before.status is RUNNING
+    cloud.jobs["a"] = Observation(RUNNING, machine="m1", platform_state={"node": 1})
+    step_at(service, clock, 60)
+    assert service.get_trial_job("a") is before
+    cloud.jobs["a"] = Observation(RUNNING, platform_state={"node": 2})
+    step_at(service, clock, 120)
+    assert (service.get_trial_job("a").machine, service.get_trial_job("a").platform_state) == ("m1", {"node": 2})

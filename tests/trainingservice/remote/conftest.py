@@ -55,13 +55,21 @@ class RemoteUnderTest(PlatformUnderTest):
 
 
 @pytest.fixture
-def make_machine(tmp_path_factory) -> Iterator[Callable[..., SshMachine]]:
+def keeper_is_there() -> bool:
+    """Whether machines have the keeper from an earlier connection; else it is sent to them."""
+    return True
+
+
+@pytest.fixture
+def make_machine(tmp_path_factory, keeper_is_there) -> Iterator[Callable[..., SshMachine]]:
     """Makes machines; they and all that runs on them end with the test."""
     folder = tmp_path_factory.mktemp("machines")
     made: list[SshMachine] = []
 
     def make(name: str = "ada", **more) -> SshMachine:
         made.append(SshMachine(folder / name, name, **more))
+        if keeper_is_there and more.get("user") is None:
+            made[-1].have_keeper()
         return made[-1].start()
 
     yield make

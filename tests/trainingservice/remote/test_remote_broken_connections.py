@@ -33,6 +33,7 @@ def proxy(bench, machine, monkeypatch):
         yield proxy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["reset", "cut", "stall"])
 def test_eight_trials_do_not_notice_that_their_connection_breaks(bench, proxy, lasting, how):
     service = bench.open_service()
@@ -89,8 +90,8 @@ def broken_and_mended(bench, service, proxy):
         proxy.mend()
 
 
-@pytest.mark.parametrize("how", ["reset", "cut", "stall"])
-@pytest.mark.parametrize("position", [0.1, 0.8])
+@pytest.mark.parametrize("how", ["cut", "reset", pytest.param("stall", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("position", [0.8, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_a_break_during_the_upload_of_the_code_starts_the_trial_once(bench, proxy, position, how):
     service = bench.open_service()
     first = bench.form("true")
@@ -308,6 +309,7 @@ def test_a_machine_that_was_set_up_anew_tells_that_its_trials_were_lost(bench, m
         assert "127.0.0.1" in detail.message
 
 
+@pytest.mark.slow
 def test_a_trial_whose_folder_alone_is_gone_was_removed_by_somebody(bench, machine, lasting):
     service = bench.open_service()
     forms = [lasting()[0] for _ in range(2)]

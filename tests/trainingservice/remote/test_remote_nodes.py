@@ -89,6 +89,7 @@ def test_a_rank_that_fails_ends_all_and_is_named_with_its_machine_and_its_last_l
     assert detail.cause == reason
 
 
+@pytest.mark.slow
 def test_a_rank_whose_processes_are_killed_is_named(bench, machines):
     service = bench.open_service()
     connected(bench, service)
@@ -101,6 +102,7 @@ def test_a_rank_whose_processes_are_killed_is_named(bench, machines):
     assert (detail.message.code, detail.message.arguments["rank"]) == ("rank_failed", 1)
 
 
+@pytest.mark.slow
 def test_where_one_machine_has_no_room_no_rank_is_started_and_no_gpu_is_booked(bench, make_gpu_machine):
     needs_root()
     machines = [make_gpu_machine(name, gpus=2, own_identity=True) for name in ("ada", "bob", "cyd")]
@@ -236,6 +238,7 @@ def test_the_next_service_finds_all_ranks_again(bench, machines, is_told):
     nothing_runs(bench, pids)
 
 
+@pytest.mark.slow
 def test_ranks_that_were_not_started_when_the_service_ended_are_started_by_the_next_one(bench, machines, monkeypatch):
     from trainingservice.remote.node_jobs import NodeJobs
 
@@ -269,6 +272,7 @@ def test_agents_that_are_killed_are_started_again_and_have_all_ranks(bench, mach
     nothing_runs(bench, pids)
 
 
+@pytest.mark.slow
 def test_a_port_that_another_program_takes_first_is_told_with_rank_machine_and_last_lines(bench, machines):
     service = bench.open_service()
     connected(bench, service)

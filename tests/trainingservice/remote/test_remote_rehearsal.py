@@ -13,6 +13,11 @@ from trainingservice.remote import rehearsal
 from trainingservice.remote.config import RemoteMachineSettings
 
 
+@pytest.fixture
+def keeper_is_there() -> bool:
+    return False
+
+
 def rehearse(bench, clock=time.time, **arguments):
     service = bench.platform.new_service(replace(bench.context(), clock=clock))
     try:

@@ -58,6 +58,7 @@ def test_trials_go_to_the_least_loaded_machine_and_wait_when_all_are_full(bench,
         bench.wait_for_end(service, form)
 
 
+@pytest.mark.slow
 def test_three_machines_run_ten_trials_each_and_one_of_them_dies_in_the_middle(bench, make_machine, monkeypatch):
     monkeypatch.setattr(service_module, "ANSWER_PATIENCE", 0.2)
     machines = [make_machine(name) for name in ("ada", "bob", "cyd")]
@@ -166,6 +167,7 @@ def test_no_gpu_ever_has_more_trials_than_its_machine_allows(bench, make_gpu_mac
     assert sorted(began) == list(range(len(wanted)))
 
 
+@pytest.mark.slow
 def test_trials_that_ask_for_a_whole_machine_are_not_overtaken_for_ever(bench, make_gpu_machine, monkeypatch):
     """Small trials hold all GPUs and more of them wait; each that ends would make room for the next small one."""
     needs_root()
@@ -320,7 +322,7 @@ def test_a_dead_machine_does_not_hold_up_the_others(bench, make_machine):
     for form in forms:
         bench.wait_for_end(service, form)
         assert place_of(service, form) == alive.settings().address
-    assert "refuses connections" in service.list_machines()[0].message
+    bench.wait("it is said", lambda: "refuses connections" in service.list_machines()[0].message)
 
 
 def test_settings_of_the_machine_reach_its_trials(bench, make_machine):

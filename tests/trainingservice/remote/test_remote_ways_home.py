@@ -151,7 +151,7 @@ def test_journals_are_collected_as_files_where_no_agent_can_be_had(bench, machin
     come = metrics(bench, form)
     bench.wait("metrics come by files", lambda: metrics(bench, form) > come + 3)
     bench.wait("the way is shown", lambda: way(service) == "files")
-    assert "keepers" in service.list_machines()[0].message
+    bench.wait("what is in the way is said", lambda: "keepers" in service.list_machines()[0].message)
     go.touch()
     bench.wait_for_end(service, form)
     assert_whole(bench, form)

@@ -85,6 +85,7 @@ def test_a_rank_whose_keeper_is_killed_is_named_and_all_others_end(bench):
     assert detail.message.arguments["ended"] == "lost"
 
 
+@pytest.mark.slow
 def test_a_port_that_another_program_takes_first_is_told_with_rank_and_node(bench):
     service = bench.open_service()
     form = on_nodes(bench.form(script=TAKES_ITS_PORT_TWICE), 3)
@@ -120,6 +121,7 @@ def test_the_next_service_finds_a_trial_with_several_nodes_again(bench):
     nothing_runs(bench, pids)
 
 
+@pytest.mark.slow
 def test_a_trial_that_slurm_queues_again_runs_on_all_nodes_anew(bench, cluster):
     bench.platform.more_options = {"requeue": True}
     service = bench.open_service()

@@ -9,8 +9,9 @@ needs nothing but its models.
 from __future__ import annotations
 
 import difflib
+import functools
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -21,6 +22,9 @@ from nniweb.experiments.config.findings import Findings
 from nniweb.experiments.config.local_paths import LocalPaths
 from nniweb.experiments.config.yaml_positions import Path
 from trainingservice.words.spellings import fold
+
+#: Places in documents, by the models that may stand there, of which the fields are known without a look.
+_KEPT = 512
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
@@ -51,13 +55,19 @@ def leaf_types(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def _of_other_platforms(models: Iterable[type[BaseModel]]) -> dict[str, str]:
+@functools.lru_cache(maxsize=_KEPT)
+def _of_other_platforms(models: tuple[type[BaseModel], ...]) -> Mapping[str, str]:
     """Folded name of a field that is known elsewhere -> what to do instead."""
     return {fold(name): said for model in models for name, said in getattr(model, "elsewhere", {}).items()}
 
 
-def model_fields(models: Iterable[type[BaseModel]]) -> dict[str, list[FieldInfo]]:
-    """Canonical name -> its fields, over all models that may stand at one place."""
+def model_fields(models: Iterable[type[BaseModel]]) -> Mapping[str, list[FieldInfo]]:
+    """Canonical name -> its fields, over all models that may stand at one place. Not to be changed."""
+    return _model_fields(tuple(models))
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _model_fields(models: tuple[type[BaseModel], ...]) -> Mapping[str, list[FieldInfo]]:
     fields: dict[str, list[FieldInfo]] = {}
     for model in models:
         for name, field in model.model_fields.items():
@@ -65,10 +75,11 @@ def model_fields(models: Iterable[type[BaseModel]]) -> dict[str, list[FieldInfo]
     return fields
 
 
-def _spellings(fields: dict[str, list[FieldInfo]]) -> dict[str, str]:
+@functools.lru_cache(maxsize=_KEPT)
+def _spellings(models: tuple[type[BaseModel], ...]) -> Mapping[str, str]:
     """Folded spelling -> canonical name."""
     spellings = {}
-    for key, alternatives in fields.items():
+    for key, alternatives in model_fields(models).items():
         spellings[fold(key)] = key
         for field in alternatives:
             if isinstance(field.validation_alias, AliasChoices):
@@ -93,8 +104,8 @@ class FieldWalk:
         unknown keys to a sentence that says more than the nearest name; ``others`` are names that are
         right here but read elsewhere, to be suggested as well.
         """
-        fields = model_fields(models)
-        spellings = _spellings(fields)
+        models = tuple(models)
+        fields, spellings = model_fields(models), _spellings(models)
         result: dict[str, Any] = {}
         raw = self.findings.raw(path) if raw is None else raw
         hints = {**_of_other_platforms(models), **(hints or {})}

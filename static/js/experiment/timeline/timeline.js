@@ -95,7 +95,8 @@ function show() {
   element.setAttribute("aria-label", `Timeline: ${attempts} attempts on ${rows.length} GPUs or slots, ${idle} waiting now. The tables below say the same.`);
   const words = [];
   if (found.merged) words.push(`${found.merged.toLocaleString()} attempts are too short to be drawn alone; zoom in to see them.`);
-  if (found.waits_left_out) words.push(`${found.waits_left_out.toLocaleString()} waits are too short to be seen.`);
+  if (found.rows_left_out) words.push(`${found.rows_left_out.toLocaleString()} more GPUs or slots are not drawn.`);
+  if (found.waits_left_out) words.push(`${found.waits_left_out.toLocaleString()} more waits are not drawn; zoom in to see them.`);
   find("note").textContent = words.join(" ");
   tables();
 }

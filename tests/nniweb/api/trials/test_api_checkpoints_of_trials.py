@@ -17,8 +17,10 @@ from rest_framework.test import APIClient
 
 from nniweb.documents.checkpoints import checkpoints_of_trial
 from nniweb.experiments.checkpoints.chunk_files import chunk_path, manifest_path
+from nniweb.experiments.downloads import checkpoint_download
 from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, User
 from nniweb.keeperapi.application import KeeperApplication
+from nniweb.storage.elsewhere import StorageFailed
 from tests.nniweb.keeperapi.test_checkpoint_calls import STARTED, report, retry_of, send
 from trainingservice.testing.keeper_protocol import saved
 
@@ -102,6 +104,19 @@ def test_damage_is_told_or_cuts_the_answer_off(attempt: Attempt, admin: User, cl
             content_of(answer)
 
 
+def test_while_the_storage_is_away_a_download_is_to_be_tried_again(attempt: Attempt, admin: User, with_token,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not gone, as one that is damaged."""
+    def away(path: str, sha256: str) -> bytes:
+        raise StorageFailed("The storage of files does not answer.")
+
+    monkeypatch.setattr(checkpoint_download, "content_of", away)
+    pk = Checkpoint.objects.get(name="step-3").pk
+    answer = with_token(admin).get(f"{address(attempt)}{pk}/")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
+    assert "Try again in a minute" in answer.json()["errors"][0]["message"]
+
+
 def test_a_removed_one_is_listed_and_not_given_out(attempt: Attempt, admin: User, client) -> None:
     client.force_login(admin)
     Checkpoint.objects.update(removed_at=timezone.now())
@@ -146,6 +161,7 @@ def test_the_attempts_of_other_trials_are_not_looked_through(attempt: Attempt) -
     """On PostgreSQL with statistics as those of a million attempts."""
     with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "postgresql":
+            cursor.execute("ANALYZE experiments_attempt")  # before it is done nothing is known of the columns
             cursor.execute("UPDATE pg_class SET reltuples = 1e6, relpages = 1 WHERE relname = 'experiments_attempt'")
         plan = checkpoints_of_trial(attempt.trial_id).explain().splitlines()
         transaction.set_rollback(True)

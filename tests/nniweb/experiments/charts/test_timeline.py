@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nniweb.experiments.charts import timeline as timeline_module
 from nniweb.experiments.charts.timeline import Timeline, timeline_of
 from nniweb.experiments.models import Attempt, Experiment, Machine, Trial
 
@@ -98,3 +99,17 @@ def test_what_cannot_be_told_apart_is_drawn_as_one_until_the_window_is_smaller(e
 def test_without_any_trial_there_is_nothing_to_draw(experiment: Experiment) -> None:
     found = timeline_of(experiment, NOW, width=1000)
     assert (found.rows, found.waits, found.extent) == ([], [], (at(-1000).timestamp(), NOW.timestamp()))
+
+
+def test_of_very_many_rows_and_waits_the_first_are_drawn_and_the_others_counted(
+        experiment: Experiment, add: Adder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_ROWS", 3)
+    monkeypatch.setattr(timeline_module, "MOST_WAITS", 2)
+    for machine in ("a", "b"):
+        for _ in range(4):
+            add(-50, -10, since=-100, machine=machine)
+    add(None, since=-30, status="WAITING", message="The trial waits for a free slot.")
+    found = timeline_of(experiment, NOW, width=1000)
+    assert [(row.machine, row.lane) for row in found.rows] == [("a", 0), ("a", 1), ("a", 2)]
+    assert (found.rows_left_out, found.waits_left_out) == (5, 7)
+    assert [wait.sequence_id for lane in found.waits for wait in lane] == [0, 8], "what waits now is among them"

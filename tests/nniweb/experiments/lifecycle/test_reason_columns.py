@@ -230,8 +230,9 @@ def test_no_code_reads_a_sentence() -> None:
     found: dict[str, list[int]] = {}
     for package in ("nniweb", "trainingservice"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            if "migrations" not in path.parts:
-                for node in filter(_reads_a_sentence, ast.walk(ast.parse(path.read_text()))):
+            text = "" if "migrations" in path.parts else path.read_text()
+            if any(name in text for name in SENTENCES):  # most files need no further look
+                for node in filter(_reads_a_sentence, ast.walk(ast.parse(text))):
                     found.setdefault(str(path.relative_to(ROOT)), []).append(
                         node.value.lineno if isinstance(node, ast.keyword) else node.lineno)  # type: ignore[attr-defined]
     assert {path: lines for path, lines in found.items() if path not in WORDS_OF_OTHERS} == {}

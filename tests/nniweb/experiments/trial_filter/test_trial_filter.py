@@ -1,12 +1,13 @@
 """Filters in words find the trials they say, and tell where they are not understood."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 
-from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial, TrialParameters, User
 from nniweb.experiments.trial_filter import FilterInvalid, fitting_trials
 from nniweb.experiments.trial_filter.language import parse
 from nniweb.experiments.trial_filter.parameter_names import parameter_names
@@ -14,12 +15,28 @@ from nniweb.experiments.trial_filter.parameter_names import parameter_names
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
+@pytest.fixture(scope="module")
+def rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[int]:
+    """The experiment's, made once: each test goes back to them."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield six_trials().pk
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def six(make_experiment: Callable[..., Experiment], make_attempt: Callable[..., Attempt]) -> Experiment:
+def six(rows: int, db: None) -> Experiment:
+    return Experiment.objects.get(pk=rows)
+
+
+def six_trials() -> Experiment:
     """Two that succeeded, a failed one, one that runs for an hour, one that waits, one that ran before without a
     keeper's word of how long.
     """
-    experiment = make_experiment(search_space={"lr": {}, "batch": {}, "act": {}, "status": {}, "layer": {}})
+    experiment = Experiment.objects.create(
+        name="six", owner=User.objects.create_user("grace"), created_at=NOW, status="RUNNING", seed=1,
+        cluster=Cluster.objects.create(name="of six", platform="local"), trial_command="true", trial_concurrency=2,
+        max_trial_number=10, tuner={"name": "Random"}, optimize_mode="minimize", next_sequence_id=6,
+        search_space={"lr": {}, "batch": {}, "act": {}, "status": {}, "layer": {}})
     trials: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         ({"status": "SUCCEEDED", "final_number": 0.9, "tags": ["good", "Näher"], "message": "",
           "started_at": NOW - timedelta(days=2), "ended_at": NOW - timedelta(days=2)},
@@ -38,10 +55,11 @@ def six(make_experiment: Callable[..., Experiment], make_attempt: Callable[..., 
         ({"status": "USER_CANCELED", "started_at": NOW - timedelta(hours=9), "ended_at": NOW - timedelta(hours=6)},
          {"lr": 0.03}, {"machine_name": "alpha"}),
     ]
-    for fields, parameters, attempt in trials:
-        made = make_attempt(experiment, **fields)
-        made.trial.parameter_sets.update(value=parameters)
-        Attempt.objects.filter(pk=made.pk).update(**attempt)
+    for number, (fields, parameters, attempt) in enumerate(trials):
+        trial = Trial.objects.create(experiment=experiment, sequence_id=number, created_at=NOW, **fields)
+        TrialParameters.objects.create(trial=trial, parameter_id=trial.ask_number, value=parameters)
+        Attempt.objects.create(trial=trial, job_name=trial.public_id, created_at=NOW, stage=Attempt.Stage.SUBMITTED,
+                               **attempt)
     tried_again = Trial.objects.get(sequence_id=1)  # its first attempt was elsewhere, and says nothing any more
     Attempt.objects.create(trial=tried_again, number=2, job_name="again", created_at=NOW, machine_name="gamma",
                            exit_code=0, duration=700.0, gpu_indices=[1])

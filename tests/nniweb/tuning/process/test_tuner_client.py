@@ -43,7 +43,7 @@ def error(future: "Future[Any]") -> Any:
 def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it goes while its file is read
         return False
     return state != "Z"
 

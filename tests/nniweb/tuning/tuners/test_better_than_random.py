@@ -88,6 +88,7 @@ def test_a_light_tuner_finds_the_best_region_better_than_random(name: str, args:
     assert median(name, args, problem) < chance(problem) * 0.75
 
 
+@pytest.mark.slow
 def test_tpe_finds_the_best_region_better_than_random() -> None:
     assert median("TPE", {}, "quadratic") < chance("quadratic") / 2
 

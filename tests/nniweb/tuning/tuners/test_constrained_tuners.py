@@ -147,7 +147,7 @@ def test_with_constraints_of_both_kinds_a_restored_tuner_goes_on_the_same(name: 
     assert run(whole[cut]["number"], whole[:cut], count - whole[cut]["number"]) == whole
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_the_best_allowed_point_is_found_within_100_trials(seed: int) -> None:
     """Maximize x + 2 y inside the circle of radius 1: sqrt(5) = 2.236; the corner (1, 1) of the square is outside."""
     raw = {"x": {"_type": "uniform", "_value": [-2, 2]}, "y": {"_type": "uniform", "_value": [-2, 2]}}
@@ -161,7 +161,8 @@ def test_the_best_allowed_point_is_found_within_100_trials(seed: int) -> None:
     assert best > 2.236 * 0.98
 
 
-@pytest.mark.parametrize("name", ["TPE", "NSGAII", "Anneal", "Evolution", "GP", "SMAC"])
+@pytest.mark.parametrize("name", ["TPE", "NSGAII", *(
+    pytest.param(name, marks=pytest.mark.slow) for name in ("Anneal", "Evolution", "GP", "SMAC"))])
 def test_a_search_stays_where_results_are_feasible_though_better_ones_are_not(name: str) -> None:
     """Minimize (x - 0.9)^2 + (y - 0.9)^2 where x + y <= 1 is needed of the result: 0.32 at (0.5, 0.5)."""
     raw = {"x": {"_type": "uniform", "_value": [0, 1]}, "y": {"_type": "uniform", "_value": [0, 1]}}

@@ -18,7 +18,7 @@ TUNERS: list[tuple[str, dict[str, Any]]] = [
     ("SMAC", {}), ("DNGO", {"num_epochs_per_training": 60}),
     ("GP", {"selection_num_warm_up": 300}), ("Metis", {"selection_num_starting_points": 200}),
 ]
-DEAR = ("SMAC", "GP", "Metis")
+DEAR = ("SMAC", "GP", "Metis", "DNGO")
 
 
 @pytest.mark.parametrize("objective", [FAILING, OBJECTIVES["nested"], OBJECTIVES["quantised"]],

@@ -16,6 +16,7 @@ from nniweb.experiments.checkpoints.chunk_files import StorageFailed, chunk_path
 from nniweb.experiments.checks import checkpoint_storage_can_be_made
 from nniweb.experiments.downloads.checkpoint_download import CheckpointDamaged, checkpoint_pieces, manifest_of
 from nniweb.experiments.models import Checkpoint, CheckpointChunk
+from nniweb.worker.housekeeping.upkeep import Upkeep
 from tests.nniweb.keeperapi.test_checkpoint_calls import retry_of
 from tests.nniweb.keeperapi.test_keeper_application import call
 from tests.nniweb.worker.housekeeping.test_old_checkpoints import application, save_some, upkeep
@@ -100,6 +101,22 @@ def test_while_it_is_away_keepers_and_the_upkeep_try_again_later(application, ma
     assert call(application, "PUT", f"trials/{attempt.job_name}/chunks/{sha256}", b"four")[0] == 200
     assert call(application, "POST", f"trials/{attempt.job_name}/chunks/several", chunk_pack.pack([b"a"]))[0] == 405
     assert upkeep().remove_old_checkpoints()
+    assert Checkpoint.objects.count() == 2
+
+
+def test_while_it_is_away_the_upkeep_asks_it_once_a_minute(application, make_attempt, storage: Elsewhere, caplog
+                                                           ) -> None:
+    save_some(application, make_attempt(), (b"one",), (b"two",), (b"three",))
+    clock = 0.0
+    upkeep = Upkeep(monotonic=lambda: clock, sleep=lambda seconds: None)
+    storage.is_away = True
+    for clock in (0.0, 1.0, 2.0, 59.0, 61.0, 62.0):  # noqa: B007  # the upkeep reads it
+        assert not upkeep.remove_old_checkpoints()
+    assert len([said for said in caplog.records if "are removed later" in said.message]) == 2
+    storage.is_away = False
+    assert not upkeep.remove_old_checkpoints()
+    clock = 122.0
+    assert upkeep.remove_old_checkpoints()
     assert Checkpoint.objects.count() == 2
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from nniweb.experiments.checkpoints.chunk_files import FOLDER
 from nniweb.experiments.models import Attempt, Checkpoint, CheckpointChunk, Experiment, Trial
+from nniweb.experiments.retention import checkpoint_removal
 from nniweb.experiments.retention.disk_usage import measure
 from nniweb.keeperapi.application import KeeperApplication
 from nniweb.worker.housekeeping.upkeep import Upkeep
@@ -62,6 +63,19 @@ def test_the_last_two_stay_with_the_chunks_that_they_share(application, make_att
     assert files(attempt.trial.experiment, "manifests") == set(ids[1:])
     assert CheckpointChunk.objects.count() == len(files(attempt.trial.experiment, "chunks")) == 3, "base, two, three"
     assert not upkeep().remove_old_checkpoints()
+
+
+def test_a_transaction_removes_few_large_files_since_reports_wait_for_it(application, make_attempt, monkeypatch
+                                                                          ) -> None:
+    attempt = make_attempt()
+    save_some(application, attempt, *[tuple(b"%d of %d" % (n, k) for n in range(9)) for k in range(3)])
+    CheckpointChunk.objects.update(size=8 * 1024 * 1024)
+    removed: list[str] = []
+    after_each: list[int] = []
+    monkeypatch.setattr(checkpoint_removal, "remove_file", removed.append)
+    Upkeep(now=timezone.now, sleep=lambda seconds: after_each.append(len(removed))).remove_old_checkpoints()
+    assert after_each == [4, 8, 9, 10], "four chunks of 8 MiB, four more, the last one, the manifest"
+    assert CheckpointChunk.objects.count() == 18
 
 
 def test_the_best_by_the_metric_stays_if_that_is_asked_for(application, make_attempt, make_experiment, upkeep) -> None:

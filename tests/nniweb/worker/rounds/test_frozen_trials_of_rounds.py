@@ -188,6 +188,20 @@ def test_a_pause_that_freezes_is_ended_by_resume_and_leaves_alone_what_a_person_
     assert (first.target, second.target, len(stages(first))) == ("FROZEN", "RUN", 1)
 
 
+def test_one_that_is_thawed_before_it_has_ended_waits_for_the_paused_experiment(rig: Rig) -> None:
+    trial = one_trial(rig)
+    report(trial, 0.5, end=False)
+    freeze(trial)
+    intents.pause(trial.experiment)
+    thaw(trial)
+    frozen(trial)
+    trial.refresh_from_db()
+    assert (trial.status, trial.reason, trial.reason_arguments["status"]) == ("WAITING", "experiment_held", "PAUSED")
+    intents.resume(trial.experiment)
+    trial.refresh_from_db()
+    assert trial.reason == "free_slot"
+
+
 def test_how_long_it_ran_before_it_was_frozen_counts_towards_its_time_limit(rig: Rig) -> None:
     trial = one_trial(rig, max_trial_duration=3600)
     report(trial, 0.5, end=False)

@@ -125,10 +125,11 @@ def test_equal_priorities_freeze_nothing_and_cost_no_question(rig: Rig) -> None:
     assert not asked.captured_queries
 
 
-def test_an_urgent_experiment_keeps_its_place_between_two_trials(rig: Rig) -> None:
+@pytest.mark.parametrize("most", [5, 1], ids=["the other searches", "the other has made all of its trials"])
+def test_an_urgent_experiment_keeps_its_place_between_two_trials(rig: Rig, most: int) -> None:
     """Though the trial that ends leaves a free slot before the tuner has proposed the next one."""
     editing.change_cluster(rig.cluster, {"max_trials": 1})
-    [low] = running(rig, max_trial_number=5)
+    [low] = running(rig, max_trial_number=most)
     urgent = rig.experiment(priority=5, trial_concurrency=1, max_trial_number=4)
     rig.until(lambda: target_of(low) == "PREEMPTED")
     frozen(low)

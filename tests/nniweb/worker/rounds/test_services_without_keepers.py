@@ -14,7 +14,7 @@ from django.db import OperationalError
 from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TunerEvent
 from nniweb.worker.cluster_host import metric_inbox
-from nniweb.worker.rounds import observe_trials
+from nniweb.worker.rounds.observing import observe_trials
 from trainingservice.base import ServiceContext, TrainingService
 from trainingservice.cluster_settings import ClusterSettings
 from trainingservice.testing.misbehaving import DocileTrainingService

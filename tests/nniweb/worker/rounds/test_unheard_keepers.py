@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from nniweb.experiments.models import Attempt, Trial
 from nniweb.experiments.queries.trial_advice import advice_for
-from nniweb.worker.rounds import unheard_keepers
+from nniweb.worker.rounds.observing import unheard_keepers
 from tests.nniweb.worker.conftest import Rig, end, report
 from trainingservice.cluster_settings import TrialOptions
 from trainingservice.trial_job_status import TrialJobStatus

@@ -7,7 +7,7 @@ import pytest
 
 from nniweb.experiments.actions import intents
 from nniweb.experiments.models import Attempt, Trial
-from nniweb.worker.rounds import observe_trials
+from nniweb.worker.rounds.observing import observe_trials
 from tests.nniweb.worker.conftest import report
 from tests.nniweb.worker.rounds.test_services_without_keepers import EmittingService
 from trainingservice.testing.misbehaving import DocileTrainingService

@@ -6,15 +6,17 @@ an observation: the attempt ends with the keeper's ``ended``, or after the drain
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from itertools import islice
 
 from django.db.models import Q
 
 from nniweb.experiments.lifecycle.cluster_records import end_of_refused
-from nniweb.experiments.lifecycle.heartbeats import LONGEST, SHORTEST, missed_after
+from nniweb.experiments.lifecycle.heartbeats import LONGEST, missed_after
 from nniweb.experiments.lifecycle.platform_times import began_at, duration, ended_at
 from nniweb.experiments.lifecycle.reason_columns import reason_of, said_by_platform
 from nniweb.experiments.lifecycle.retries import REFUSED
@@ -30,15 +32,24 @@ from nniweb.experiments.lifecycle.transitions import (
 )
 from nniweb.experiments.lifecycle.trial_end import UNTOLD, completed, is_held, observation, observed_by_platform
 from nniweb.experiments.models import Attempt, Trial
-from nniweb.experiments.models.trial import RESTS, TrialTarget
+from nniweb.experiments.models.trial import TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql.changed_rows import IfNone, update
-from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import places, select
 from nniweb.worker.cluster_host.service_answers import job_detail, job_details
 from nniweb.worker.rounds import warm_places
-from nniweb.worker.rounds.cluster_work import ClusterWork, Drain
-from nniweb.worker.rounds.without_keepers import FINAL_RESULT_SECONDS, end_lost_jobs, has_final, with_final
+from nniweb.worker.rounds.cluster_work import ClusterWork, Drain, Listed
+from nniweb.worker.rounds.observing.differing_jobs import (
+    differs,
+    facts,
+    has_been_suspended,
+    known_jobs,
+    says_what_is_not_known,
+    says_why_it_waits,
+    tags_of,
+    was_interrupted,
+)
+from nniweb.worker.rounds.observing.without_keepers import FINAL_RESULT_SECONDS, end_lost_jobs, has_final, with_final
 from trainingservice.base import TrainingService
 from trainingservice.errors import UnknownTrialJob
 from trainingservice.reasons import Reason
@@ -60,10 +71,12 @@ FULL_LOOK_SECONDS = 30.0
 FULL_LOOK_SECONDS_WITHOUT_KEEPERS = 1.0
 #: maxTrialDuration is enforced by the keeper; if it has not done so after this, the worker does.
 TIME_LIMIT_GRACE = 30.0
-#: Tags of a job that are taken over, and how long one may be.
-MOST_TAGS, MOST_OF_TAG = 20, 64
 #: Details handled in one transaction: bounds how long other writers wait.
 CHUNK = 100
+#: Jobs whose rows are read with one statement.
+READ_AT_ONCE = 500
+#: Of a look at all jobs, each round has at least so many, or so many parts: a round comes at least each second.
+LOOKED_AT_ONCE, ROUNDS_OF_A_LOOK = 2000, 25
 
 
 def observe_trials(work: ClusterWork) -> None:
@@ -86,29 +99,61 @@ def write_down(work: ClusterWork, detail: TrialJobDetail) -> None:
 
 
 def _look(work: ClusterWork, service: TrainingService, changed: Collection[str]) -> None:
-    """Look at all jobs, where that is due, else at those that rang."""
+    """Look at all jobs, where that is due, and at those that rang."""
     now = work.monotonic()
-    full = now >= work.next_full_look
-    details: Sequence[TrialJobDetail]
-    if full:
-        details = work.host.ask("list_trial_jobs", lambda: job_details(service.list_trial_jobs()), [])
-        listed = {detail.id for detail in details}
-        details = [detail for detail in details if detail.id not in work.settled]
-    else:
-        details = [detail for name in changed if (detail := _detail(work, service, name)) is not None]
+    rang = [detail for name in changed if (detail := _detail(work, service, name)) is not None]
+    is_new = work.listed is None and now >= work.next_full_look
+    if is_new:
+        details: Sequence[TrialJobDetail] = work.host.ask(
+            "list_trial_jobs", lambda: job_details(service.list_trial_jobs()), [])
+        work.listed = Listed(now, deque(detail for detail in details if detail.id not in work.settled),
+                             {detail.id for detail in details})
+    try:
+        _look_at_some(work, service, rang, is_new)
+    except BaseException:
+        if is_new:  # what it says, and does not name, may be old by the time at which it can be written
+            work.listed = None
+        raise
+
+
+def _look_at_some(work: ClusterWork, service: TrainingService, rang: Sequence[TrialJobDetail], is_new: bool) -> None:
     work.metrics.store()  # what was emitted before a job was shown as ended is there before its end
-    for start in range(0, len(details), CHUNK):
-        _apply(work, details[start: start + CHUNK])
-    if full:
-        work.host.faults.pop("get_trial_job", None)  # nothing rings any more of what it failed on, perhaps
-        _show_silence(work)
-        _enforce_time_limits(work)
-        work.drains_loaded = False
-        if not service.keepers_report and "list_trial_jobs" not in work.host.faults:
-            end_lost_jobs(work, service, listed)
-        # only now: a look that could not be written is taken again
-        work.next_full_look = now + (
-            FULL_LOOK_SECONDS if service.keepers_report else FULL_LOOK_SECONDS_WITHOUT_KEEPERS)
+    for start in range(0, len(rang), CHUNK):
+        _apply(work, rang[start: start + CHUNK])
+    listed = work.listed
+    if listed is None:
+        return
+    _look_at_listed(work, service, listed, {detail.id for detail in rang}, is_new)
+    if listed.left:
+        return
+    work.host.faults.pop("get_trial_job", None)  # nothing rings any more of what it failed on, perhaps
+    _show_silence(work)
+    _enforce_time_limits(work)
+    work.drains_loaded = False
+    if not service.keepers_report and "list_trial_jobs" not in work.host.faults:
+        end_lost_jobs(work, service, listed.names)
+    # only now: a look that could not be written is taken again
+    work.next_full_look = listed.at + (
+        FULL_LOOK_SECONDS if service.keepers_report else FULL_LOOK_SECONDS_WITHOUT_KEEPERS)
+    work.listed = None
+
+
+def _look_at_listed(work: ClusterWork, service: TrainingService, listed: Listed, rang: Collection[str],
+                    is_new: bool) -> None:
+    """Look at some of the jobs that were listed, in this round or an earlier one. So in a large cluster a stop does not
+    wait until all were looked at, and the processor is not busy with them for seconds.
+
+    ``rang``: jobs that were looked at just now. ``is_new``: they were listed in this round.
+    """
+    most = max(LOOKED_AT_ONCE, math.ceil(listed.count / ROUNDS_OF_A_LOOK)) if service.keepers_report else listed.count
+    for start in range(0, min(most, len(listed.left)), READ_AT_ONCE):
+        there = list(islice(listed.left, min(READ_AT_ONCE, most - start)))
+        details: Iterable[TrialJobDetail | None] = there
+        if not is_new:  # it may say something else meanwhile
+            details = (_detail(work, service, detail.id) for detail in there)
+        _apply(work, [detail for detail in details if detail is not None and detail.id not in rang])
+        for _ in there:  # only now: what could not be written is tried again
+            listed.left.popleft()
 
 
 def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobDetail | None:
@@ -134,15 +179,23 @@ def _apply(work: ClusterWork, details: Sequence[TrialJobDetail]) -> None:
 def _apply_all(work: ClusterWork, details: Iterable[TrialJobDetail], places: Collection[str]) -> None:
     """``places``: jobs of warm places that have ended, which are forgotten in a later look, when that is written."""
     by_name = {detail.id: detail for detail in details}
-    attempts = _looked_at(list(by_name), [name for name, detail in by_name.items() if detail.cause])
-    _forget_settled(work, by_name, {attempt.job_name for attempt in attempts} | set(places))
-    early = [attempt.job_name for attempt in attempts if attempt.pk in work.submitting]
+    known, now = known_jobs(list(by_name)), work.now()
+    early = {job.job_name for job in known if job.attempt_pk in work.submitting}
     work.host.look_again_at(early)  # what their submission returns says it too, and is written down first
-    now = work.now()
-    due = [(attempt, by_name[attempt.job_name]) for attempt in attempts
-           if attempt.job_name not in early and _differs(attempt, by_name[attempt.job_name], now)]
-    if not due:
-        return
+    ended = [name for name, detail in by_name.items() if detail.status.is_end]
+    differing = [job.job_name for job in known
+                 if not by_name[job.job_name].status.is_end and differs(job, by_name[job.job_name], now)]
+    attempts = _looked_at([*ended, *differing], [name for name, detail in by_name.items() if detail.cause])
+    _forget_settled(work, by_name, {job.job_name for job in known} | {attempt.job_name for attempt in attempts}
+                    | set(places))
+    due = [(attempt, by_name[attempt.job_name]) for attempt in attempts if attempt.job_name not in early
+           and not (by_name[attempt.job_name].status.is_end and attempt.observed_end is not None
+                    and not is_held(attempt))]
+    for start in range(0, len(due), CHUNK):
+        _write_all(work, due[start: start + CHUNK])
+
+
+def _write_all(work: ClusterWork, due: Sequence[tuple[Attempt, TrialJobDetail]]) -> None:
     by_experiment: dict[int, list[tuple[Attempt, TrialJobDetail]]] = defaultdict(list)
     for attempt, detail in due:
         by_experiment[attempt.trial.experiment_id].append((attempt, detail))
@@ -184,76 +237,6 @@ def _looked_at(job_names: Sequence[str], explained: Sequence[str]) -> list[Attem
     return attempts
 
 
-def _differs(attempt: Attempt, detail: TrialJobDetail, now: datetime) -> bool:
-    """Whether the rows say something else than the platform."""
-    trial = attempt.trial
-    if detail.status.is_end:
-        return attempt.observed_end is None or is_held(attempt)
-    if detail.status is TrialJobStatus.UNKNOWN:
-        return (attempt.unseen_since is None and not _was_just_heard(attempt, now)
-                or _says_what_is_not_known(trial, detail))
-    return (_has_been_suspended(attempt, detail)
-            or _was_interrupted(attempt, detail)
-            or trial.status != detail.status and not (trial.status == "RUNNING" and attempt.journal_id)
-            or (_says_why_it_waits(attempt, detail) and trial.message != printable(detail.message))
-            or attempt.unseen_since is not None
-            or facts(detail).items() - _facts_of(attempt).items() != set()
-            or attempt.platform_state != detail.platform_state
-            or attempt.tags != tags_of(detail))
-
-
-def _was_just_heard(attempt: Attempt, now: datetime) -> bool:
-    """Whether its keeper is one of so many that writing down of each of them, again and again, that the platform does
-    not see it, and that it was heard nevertheless, would be most of what the database does.
-    """
-    return (attempt.report_within or SHORTEST) > SHORTEST and attempt.heard_at is not None \
-        and now - attempt.heard_at < missed_after(attempt.report_within, 0.0)
-
-
-def _has_been_suspended(attempt: Attempt, detail: TrialJobDetail) -> bool:
-    """Whether a run has begun that is over now, though the job is not."""
-    return detail.suspended and bool(attempt.journal_id)
-
-
-def _was_interrupted(attempt: Attempt, detail: TrialJobDetail) -> bool:
-    """Whether nothing runs now of a trial that is shown as running, and that the platform runs again."""
-    return detail.interrupted and bool(attempt.journal_id) and attempt.trial.status == TrialJobStatus.RUNNING
-
-
-def _says_why_it_waits(attempt: Attempt, detail: TrialJobDetail) -> bool:
-    """Whether the platform knows best why the trial waits: not of one that is still to be handed over, or is to be
-    frozen.
-    """
-    return detail.status is TrialJobStatus.WAITING and attempt.stage != Attempt.Stage.SUBMITTING \
-        and attempt.trial.target not in RESTS
-
-
-def _says_what_is_not_known(trial: Trial, detail: TrialJobDetail) -> bool:
-    """Whether the platform has something to say, other than what stands there, of a trial that nobody knows better."""
-    return (trial.status in (TrialJobStatus.WAITING, TrialJobStatus.UNKNOWN) and bool(detail.message)
-            and trial.message != printable(detail.message))
-
-
-def facts(detail: TrialJobDetail) -> dict[str, str]:
-    """What is taken over as it is; a keeper's own report may know better, so empty ones are left out."""
-    facts = {"url": detail.url, "machine_name": detail.machine, "working_directory": detail.working_directory}
-    return {name: value for name, value in (facts | interpreter_of(detail)).items() if value}
-
-
-def interpreter_of(detail: TrialJobDetail) -> dict[str, str]:
-    """The fact that no keeper knows: which Python the command runs; {} where the platform has not looked."""
-    if detail.interpreter is None:
-        return {}
-    return {"interpreter": printable(detail.interpreter.path),
-            "interpreter_version": printable(detail.interpreter.version)[:40]}
-
-
-def tags_of(detail: TrialJobDetail) -> list[str]:
-    """The platform's tags of a job, as far as a trial can carry them."""
-    return [tag for tag in dict.fromkeys(map(str, detail.tags)) if tag.strip() and printable(tag, MOST_OF_TAG) == tag
-            ][:MOST_TAGS] if detail.tags else []
-
-
 def _note_tags(attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     """Add to the trial's tags what the platform has not said before: what a person took away stays away."""
     tags = tags_of(detail)
@@ -264,17 +247,12 @@ def _note_tags(attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
         Trial.objects.filter(pk=trial.pk).update(tags=list(dict.fromkeys([*trial.tags, *new])), revision=revision)
 
 
-def _facts_of(attempt: Attempt) -> dict[str, str | None]:
-    return {"url": attempt.url, "machine_name": attempt.machine_name, "working_directory": attempt.working_directory,
-            "interpreter": attempt.interpreter, "interpreter_version": attempt.interpreter_version}
-
-
 def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision: int) -> None:
     now = work.now()
     status = detail.status
     if status is TrialJobStatus.UNKNOWN:
         Attempt.objects.filter(pk=attempt.pk, unseen_since=None).update(unseen_since=now)
-        if _says_what_is_not_known(attempt.trial, detail):
+        if says_what_is_not_known(attempt.trial.status, attempt.trial.message, detail):
             Trial.objects.filter(pk=attempt.trial_id, status=attempt.trial.status).update(
                 revision=revision, **said_by_platform(detail.message))
         return
@@ -287,11 +265,11 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
         if attempt.trial.status != TrialJobStatus.RUNNING:
             attempt_started(attempt, began_at(detail.start_time, attempt, now), revision=revision, by_keeper=False,
                             target=attempt.trial.target)
-    elif _has_been_suspended(attempt, detail):
+    elif has_been_suspended(attempt.journal_id, detail):
         now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile
             attempt_suspended(attempt, now, revision=revision, message=detail.message)
-    elif _was_interrupted(attempt, detail):
+    elif was_interrupted(attempt.journal_id, attempt.trial.status, detail):
         now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.interrupted:  # else its next run may have begun meanwhile
             attempt_interrupted(attempt, now, revision=revision, message=detail.message)
@@ -300,7 +278,8 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
                          message=detail.message or Reason("requeued"))
     elif attempt.trial.status == TrialJobStatus.UNKNOWN:
         move_trial(attempt.trial_id, TrialJobStatus.WAITING, now, revision=revision, message=detail.message)
-    elif attempt.trial.status == TrialJobStatus.WAITING and _says_why_it_waits(attempt, detail):
+    elif attempt.trial.status == TrialJobStatus.WAITING \
+            and says_why_it_waits(attempt.stage, attempt.trial.target, detail):
         Trial.objects.filter(pk=attempt.trial_id, status=TrialJobStatus.WAITING.value).update(
             revision=revision, **said_by_platform(detail.message))
 

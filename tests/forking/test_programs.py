@@ -2,11 +2,12 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end import forked_programs
 from tests.end_to_end.running_server import ROOT
+from tests.forking import programs as forked_programs
 
 #: What a program sees of its installation, and whether Django was there before it.
 TELL = """
@@ -48,3 +49,15 @@ def test_a_setting_that_differs_from_what_was_loaded_has_a_program_that_loads_by
     told = told_by(tmp_path / "data", 1111, NNIWEB_DEBUG="1")
     assert told["debug"] is True
     assert not told["was there"]
+
+
+def test_those_that_run_are_known_by_their_environment_until_they_end(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text("import threading\nthreading.Event().wait(600)\n")
+    with open(os.devnull, "wb") as nothing:
+        program = forked_programs.start(["waits.py"], cwd=tmp_path, stdout=nothing.fileno(), stderr=nothing.fileno(),
+                                        env={**os.environ, "NNIWEB_DATA": str(tmp_path / "data")})
+    known = forked_programs.running(str(tmp_path / "data"))
+    program.kill()
+    program.wait(60)
+    assert known == {program.pid: f"{sys.executable} waits.py"}
+    assert not forked_programs.running(str(tmp_path / "data"))

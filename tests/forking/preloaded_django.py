@@ -1,6 +1,6 @@
 """Django, set up with all of this project for an installation that nobody uses, and taken over for another one.
 
-``load`` is for the process that forks programs (forked_programs.py), ``take_over`` for a new process, whose environment
+``load`` is for the process that forks programs (programs.py), ``take_over`` for a new process, whose environment
 is that of its installation: its settings take the place of the others, and its data folder is prepared as when Django
 is set up. What was imported may have read settings. Those that it read have to be equal, or ``take_over`` refuses, and
 the program needs a process that has not loaded Django. Those that belong to one installation are the exception: they
