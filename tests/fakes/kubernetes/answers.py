@@ -417,9 +417,8 @@ class ApiAnswers:
             with self.store.changed:
                 events = self.store.events_after(version, plural, namespace)
                 if not events:
+                    version = max(version, self.store.version)  # nothing until then is left to tell, also over a compaction
                     self.store.changed.wait(0.2)
-            if version < self.store.compacted and not events and self.store.version > version:
-                version = self.store.version  # a watch that is open goes on over a compaction
             for number, event_kind, item in events:
                 version = number
                 if matches(item, selector):

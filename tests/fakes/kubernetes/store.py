@@ -143,11 +143,13 @@ class Store:
             return len(self._objects.get(plural, {}))
 
     def compact(self) -> None:
-        """Forget the past: every watch that is not at the newest version has to list again."""
+        """Forget the past for lists and watches that begin: one from an earlier version is answered with 410.
+
+        A watch that is open is told of everything, as the API server's watch cache does it.
+        """
         with self.changed:
             self._version += 1
             self.compacted = self._version
-            self._events.clear()
             self.changed.notify_all()
 
 

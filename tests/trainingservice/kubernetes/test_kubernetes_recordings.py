@@ -117,6 +117,16 @@ def test_a_watch_from_too_long_ago_is_told_so_in_an_event(cluster: KubernetesApi
     assert event["object"]["message"].startswith("too old resource version: 1 (")
 
 
+def test_an_open_watch_is_told_of_what_a_compaction_forgets(cluster: KubernetesApiDouble) -> None:
+    target = f"/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=1&resourceVersion={cluster.store.version}"
+    status, events, _ = cluster.answer("GET", target, b"", {"Authorization": f"Bearer {TOKEN}"})
+    assert status == 200
+    for name in ("before", "after"):
+        cluster.store.create("configmaps", "default", {"metadata": {"name": name}})
+        cluster.store.compact()
+    assert [event["object"]["metadata"]["name"] for event in events] == ["before", "after"]
+
+
 def test_a_watch_from_a_word_is_an_error_of_the_server(cluster: KubernetesApiDouble) -> None:
     document = recorded("errors/500-watch-bad-resource-version")
     status, _, body = ask(cluster, document["request"])
