@@ -143,8 +143,7 @@ async function refresh() {
   }
   refreshing = true;
   try {
-    if (isWriting()) refreshAgain = true;
-    else await takeAnew();
+    if (isWriting() || !await takeAnew()) refreshAgain = true;
   } catch {
     refreshAgain = true;
   }
@@ -157,6 +156,7 @@ async function refresh() {
   }, REFRESH_PAUSE);
 }
 
+/** @returns {Promise<boolean>} false where nothing was replaced: somebody began to write before the answer came */
 async function takeAnew() {
   const had = document.getElementById("counts") !== null;
   const active = document.activeElement;
@@ -165,15 +165,19 @@ async function takeAnew() {
     : active instanceof HTMLElement && active.dataset.cell ? `[data-cell="${active.dataset.cell}"]` : ".menu summary";
   /** The row whose menu is open. @type {string | undefined} */
   let open;
+  let writing = false;
   const fresh = await refreshParts(["experiments", "counts", "now", "known-tags"], () => {
     open = /** @type {HTMLElement | null | undefined} */ (document.querySelector("#experiments details.menu[open]")?.closest("tr"))?.dataset.id;
-    return true;
+    writing = isWriting();
+    return !writing;
   });
+  if (writing) return false;
   // the first experiment brings the filters, and with the last one they go
   if (had !== (fresh.getElementById("counts") !== null) && !leaving) location.reload();
   rows().forEach(begin);
   if (open) document.querySelector(`tr[data-id="${open}"] details.menu`)?.setAttribute("open", "");
   if (id) /** @type {HTMLElement | null} */ (document.querySelector(`tr[data-id="${id}"] ${selector}`))?.focus();
+  return true;
 }
 
 /** Experiments that are not on this page, with what filters asked of them when we looked. @type {Map<string, string>} */

@@ -132,6 +132,27 @@ def test_tags_are_put_on_and_taken_off_by_keyboard_and_others_see_it(server: Run
     assert onlooker.evaluate("window.markOfTheTest === true")
 
 
+def test_a_list_that_comes_while_somebody_writes_a_tag_leaves_the_field(
+        server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
+    page = open_page(server, "/")
+    expect(page.locator("#live")).to_have_text("● live")
+    held: list[Any] = []
+    page.route(re.compile("/$"), lambda route: route.continue_() if held or route.request.resource_type != "fetch"
+               else held.append(route))
+    with page.expect_request(re.compile("/$")):
+        server.patch(f"experiments/{fruit['apple']}/", {"archived": True})
+    row(page, "banana").get_by_label("Actions of banana").click()
+    row(page, "banana").get_by_role("button", name="Add a tag").click()
+    page.keyboard.type("yel")
+    with page.expect_response(re.compile("/$")):
+        held[0].continue_()
+    page.keyboard.type("low")
+    expect(page.get_by_label("New tag of banana")).to_have_value("yellow")
+    with page.expect_response(re.compile("/$")):  # once nobody writes, the list is taken
+        page.keyboard.press("Escape")
+    server.patch(f"experiments/{fruit['apple']}/", {"archived": False})
+
+
 @pytest.mark.slow
 def test_a_refused_tag_says_why_and_is_not_there(server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
     page = open_page(server, "/?q=apple")
