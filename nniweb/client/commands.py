@@ -48,7 +48,9 @@ def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None =
     options = make_parser(arguments[0]).parse_args(arguments[1:])
 
     def command() -> int:
-        commands = _Commands(Client(options.server, token_file=options.token_file, ca_file=options.ca_file), out, err)
+        client = Client(options.server, token_file=options.token_file, ca_file=options.ca_file,
+                        on_wait=lambda sentence: print(sentence, file=err, flush=True))
+        commands = _Commands(client, out, err)
         return commands.launch(options) if arguments[0] == "launch" else commands.experiments(options)
 
     return exit_status_of(command, err)

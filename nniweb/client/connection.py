@@ -56,15 +56,16 @@ class Client:
     ``server``: its address (else NNIWEB_SERVER). ``token``: the secret itself (else that of ``token_file``,
     NNIWEB_TOKEN, NNIWEB_TOKEN_FILE or ``~/.config/nniweb/token``). ``ca_file``: PEM file with the authority behind the
     server's certificate, where that is one of your own (else NNIWEB_CA_FILE). ``patience``: seconds for which a
-    request that may be repeated is tried again while the server is away. Raises TokenTrouble; every call raises
-    ClientError.
+    request that may be repeated is tried again while the server is away. ``on_wait``: called with a sentence when a
+    request is to be repeated, once for each request. Raises TokenTrouble; every call raises ClientError.
     """
 
     def __init__(self, server: str | None = None, token: str | None = None, *,
                  token_file: str | os.PathLike[str] | None = None, ca_file: str | os.PathLike[str] | None = None,
-                 patience: float = 60.0) -> None:
+                 patience: float = 60.0, on_wait: Callable[[str], None] | None = None) -> None:
         self.server = server_address(server)
         self.patience = patience
+        self._on_wait = on_wait
         self._authority = authority_file(ca_file)
         self._session = requests.Session()
         self._session.auth = _Token(token if token is not None else find_token(token_file))
@@ -172,8 +173,10 @@ class Client:
         where ``may_repeat``. ``form`` makes the body, anew for each try. Raises Refused, CannotReach and MayBeDone.
         """
         repeat = method == "GET" if may_repeat is None else may_repeat
-        deadline = time.monotonic() + (self.patience if patience is None else patience)
+        patience = self.patience if patience is None else patience
+        deadline = time.monotonic() + patience
         pause = FIRST_PAUSE
+        told = False
         while True:
             trouble: ClientError
             body = form() if form is not None else None
@@ -195,6 +198,9 @@ class Client:
             wait = max(pause, asked)
             if not again or time.monotonic() + wait > deadline:
                 raise trouble from None
+            if self._on_wait is not None and not told:
+                told = True
+                self._on_wait(f"{trouble} The request is repeated for up to {patience:.0f} s; Ctrl-C ends that.")
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.http_double import Answer, HttpDouble, Request
+
 ROOT = Path(__file__).resolve().parents[3]
 REFUSE = """
 import sys
@@ -52,12 +54,25 @@ def test_without_pandas_records_are_dictionaries_and_a_table_says_what_is_missin
     assert "ClientError: pandas is not installed. Install it with pip install pandas" in done.stderr
 
 
+class NoExperiments(HttpDouble):
+    """A server that has none."""
+
+    def answer(self, request: Request) -> Answer:
+        return Answer(200, {"count": 0, "next": None, "results": []})
+
+
 @pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
 def test_commands_do_their_work_without_an_output(closed: str) -> None:
     command = f"{shlex.quote(sys.executable)} manage.py"
-    environment = {**os.environ, "NNIWEB_SERVER": "http://127.0.0.1:9", "NNIWEB_TOKEN": "t"}
-    for arguments, status in (("--version", 0), ("experiments list", 4)):  # 4: no server is there
-        done = subprocess.run(f"{command} {arguments} {closed}", shell=True, cwd=ROOT, env=environment,
-                              capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == status, (arguments, done)
-        assert "Traceback" not in done.stderr
+    server = NoExperiments()
+    server.start()
+    environment = {**os.environ, "NNIWEB_SERVER": server.address, "NNIWEB_TOKEN": "t"}
+    try:
+        for arguments, status in (("--version", 0), ("experiments list", 0), ("experiments list --server ftp://x", 1)):
+            done = subprocess.run(f"{command} {arguments} {closed}", shell=True, cwd=ROOT, env=environment,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == status, (arguments, done)
+            assert "Traceback" not in done.stderr
+        assert [request.path for request in server.requests] == ["/api/v1/experiments/"]
+    finally:
+        server.close()

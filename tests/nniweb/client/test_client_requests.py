@@ -155,6 +155,15 @@ def test_a_server_that_is_not_there_is_named_and_nothing_was_done() -> None:
     assert not isinstance(caught.value, MayBeDone)
 
 
+def test_who_waits_is_told_once_what_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "FIRST_PAUSE", 0.01)
+    told: list[str] = []
+    client = Client(server.address, "nniweb_secret", on_wait=told.append)
+    server.answers = [AWAY, AWAY]
+    assert client.experiment("abc123abc123").name == "mice"
+    assert told == ["The database cannot be reached. The request is repeated for up to 60 s; Ctrl-C ends that."]
+
+
 def test_refusals_carry_sentence_field_and_line(server: Server, client: Client) -> None:
     server.answers = [Answer(400, {"errors": [{"field": "trialConcurrency", "message": "must be at least 1.", "line": 3,
                                                "column": 5}, {"field": "tuner", "message": "is missing."}]})]
