@@ -7,7 +7,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest
 PYTEST_JOBS = 5 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help run screenshots test test-all test-postgresql chaos bench audit lint style types imports checked packages \
-        slow-packages constraints docs docs-versions wheel image release structure
+        slow-packages environments constraints docs docs-versions wheel image release structure
 
 help:
 	@echo "make run          install what is needed and start the server (NNIWEB_PORT, NNIWEB_DATA, NNIWEB_DEMO=0)"
@@ -56,9 +56,13 @@ DOCS_VERSIONS = docs-versions
 docs-versions: packages
 	PYTHONPATH=scripts $(PYTHON_IN_VENV) -m docs_site.versions $(DOCS_VERSIONS)
 
+# Of tests that need packages which cannot be installed beside the others.
+environments: packages
+	$(PYTHON_IN_VENV) -m tests.fakes.environments_of_fast_tests
+
 # Two at a time: each of these uses one processor.
 checked:
-	@$(MAKE) -j 2 lint docs
+	@$(MAKE) -j 2 lint docs environments
 
 test: checked
 	$(PYTEST) -n $(PYTEST_JOBS) -m "not slow" tests

@@ -19,6 +19,7 @@ def config(tmp_path: Path) -> Path:
     return small_site(tmp_path / "small")
 
 
+@pytest.mark.slow
 def test_each_version_has_its_folder_and_the_newest_release_is_where_a_reader_begins(config: Path, tmp_path: Path
                                                                                      ) -> None:
     host = tmp_path / "host"

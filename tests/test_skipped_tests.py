@@ -68,6 +68,7 @@ def test_a_reason_that_is_not_listed_fails_the_run(folder: Path) -> None:
     assert re.search(r"1 passed, 4 skipped", lines[-1])
 
 
+@pytest.mark.slow
 def test_listed_reasons_pass_and_a_star_stands_for_any_text(folder: Path) -> None:
     (folder / "allowed.txt").write_text("no chromium: *\nPython 3.8 was not found*\nredis is away\n")
     status, lines = run_tests(folder, "--allowed-skips=allowed.txt", "-n", "2")

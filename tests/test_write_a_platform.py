@@ -72,12 +72,14 @@ def test_who_follows_the_page_has_the_examples_files(package: Path) -> None:
             assert (package / path).read_text() == (EXAMPLE / path).read_text(), path
 
 
+@pytest.mark.slow
 def test_the_platform_of_the_page_passes_cases_of_the_suite(package: Path, tmp_path: Path) -> None:
     said = python(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", "-c", os.devnull,
                   "--rootdir", str(package), str(package / "tests"), "-k", SOME_CASES, folder=tmp_path)
     assert "2 passed" in said
 
 
+@pytest.mark.slow
 def test_the_programs_of_the_page_run(package: Path, tmp_path: Path) -> None:
     tell, register, receive = [text for above, language, text in BLOCKS if (above, language) == ("run", "python")]
     assert "exit_code=3" in python(package, "-c", tell, folder=tmp_path)

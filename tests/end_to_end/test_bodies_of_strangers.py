@@ -97,6 +97,7 @@ def test_strangers_are_refused_while_their_bytes_arrive(watched: Watched) -> Non
     assert watched.server.request("GET", "/healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_server_started_by_the_daphne_command_is_the_same(tmp_path: Path, temporary: Path) -> None:
     server = ByTheDaphneCommand(tmp_path / "data", {"TMPDIR": str(temporary)})
     try:

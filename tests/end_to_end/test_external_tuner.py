@@ -57,6 +57,7 @@ def test_the_program_of_the_page_finds_each_result_once_though_the_server_is_kil
     assert {trial["status"] for trial in trials} == {"SUCCEEDED"}
 
 
+@pytest.mark.slow
 def test_the_program_of_the_page_about_changes_runs_the_changed_code(running_server: RunningServer, tmp_path: Path
                                                                      ) -> None:
     config, script, program = pieces("code-variants.md")

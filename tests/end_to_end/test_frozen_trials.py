@@ -96,6 +96,7 @@ def test_a_frozen_trial_saves_a_checkpoint_waits_and_goes_on_from_it(running_ser
     assert curve_of(server, experiment, trial["id"]) == [(epoch, float(epoch)) for epoch in range(EPOCHS)]
 
 
+@pytest.mark.slow
 def test_a_pause_may_freeze_running_trials_by_a_signal_of_choice(running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server
     experiment = launch(server, tmp_path, "USR1", pause="freeze", checkpointSignal="USR1", checkpointGrace="20s")
@@ -111,6 +112,7 @@ def test_a_pause_may_freeze_running_trials_by_a_signal_of_choice(running_server:
     assert len(epochs_in(tmp_path)) == EPOCHS > counted
 
 
+@pytest.mark.slow
 def test_a_frozen_trial_can_be_stopped(running_server: RunningServer, tmp_path: Path) -> None:
     server = running_server
     experiment = launch(server, tmp_path)

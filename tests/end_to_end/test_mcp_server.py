@@ -75,6 +75,7 @@ async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", [over_http, on_stdio])
 def test_an_agent_launches_proposes_waits_and_reads_why_a_trial_failed(transport: Callable[..., Any],
                                                                         server: RunningServer) -> None:

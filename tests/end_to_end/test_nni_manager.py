@@ -72,6 +72,7 @@ def start(running_server: RunningServer, tmp_path: Path) -> Iterator[Any]:
         each.process.wait()
 
 
+@pytest.mark.slow
 def test_it_launches_answers_stops_resumes_and_views(start: Any, running_server: RunningServer, tmp_path: Path) -> None:
     manager = start("create")
     assert manager.ask("GET", "check-status").json() == {"status": "INITIALIZED", "errors": []}

@@ -90,6 +90,7 @@ def results(server: RunningServer, experiment: str) -> list[float]:
     return sorted(trial["final_number"] for trial in server.get_all(f"experiments/{experiment}/trials/"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("class_name", "changes"), [("Blocking", {"multiThread": True}), ("Generations", {})])
 def test_a_tuner_whose_proposals_wait_for_results_gets_all_its_trials(
         running_server: RunningServer, code: Path, class_name: str, changes: dict[str, Any]) -> None:
@@ -161,6 +162,7 @@ def test_the_server_is_killed_whatever_the_tuner_has_received(
     assert (code / "notes.txt").read_text().count("begin") == created, "it was told although it had received all"
 
 
+@pytest.mark.slow
 def test_an_experiment_that_ends_without_a_trial_says_why(make_server: Callable[..., RunningServer], code: Path
                                                           ) -> None:
     server = make_server({"NNIWEB_TUNER_EXIT_SECONDS": "1"}).start()

@@ -134,6 +134,7 @@ def test_what_is_launched_elsewhere_uses_the_environment_that_the_server_was_sta
     assert (trial["final_value"], attempt["interpreter"]) == ("1", f"{environment}/bin/python3")
 
 
+@pytest.mark.slow
 def test_the_packages_of_the_server_are_not_those_of_a_trial_unless_it_asks_for_them(
         bare: RunningServer, config: Path) -> None:
     (config.parent / "train.py").write_text(TRIAL.replace("import mylib", "import pydantic as mylib").replace(

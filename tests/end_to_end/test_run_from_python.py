@@ -52,6 +52,7 @@ def program(folder: Path, text: str, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_function_and_a_command_are_searched_on_a_server_that_runs(running_server: RunningServer,
                                                                      tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.end_to_end.running_server import ROOT, RunningServer
@@ -18,6 +19,7 @@ def config(trials: int) -> dict[str, Any]:
     return {**yaml.safe_load((QUADRATIC / "config.yml").read_text()), "maxTrialNumber": trials, "trialConcurrency": 2}
 
 
+@pytest.mark.slow
 def test_each_trial_of_a_server_is_a_trace_and_without_the_collector_the_next_experiment_runs_as_well(
         make_server: Callable[..., RunningServer]) -> None:
     with OtlpReceiver() as collector:

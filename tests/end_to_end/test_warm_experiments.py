@@ -84,6 +84,7 @@ def test_a_bundled_example_has_the_same_metrics_warm_and_plain(running_server: R
     assert list(started(running_server, experiment)) == ["warm start"]
 
 
+@pytest.mark.slow
 def test_the_history_says_why_trials_are_started_plainly(running_server: RunningServer, code: Path) -> None:
     experiment, rows = run(running_server, code, warmStart=["no_such_module"], maxTrialNumber=4)
     assert {row["status"] for row in rows} == {"SUCCEEDED"}

@@ -30,6 +30,7 @@ def test_the_wheel_holds_the_packages_all_files_of_the_pages_and_the_browser_lib
     assert not [name for name in held if name.endswith((".map", ".pyc")) or "tests/" in name]
 
 
+@pytest.mark.slow
 def test_the_wheel_brings_the_command_its_needs_and_the_extras(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         [points] = [name for name in archive.namelist() if name.endswith("entry_points.txt")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.own_environments import python_with
+from tests.fakes.environments_of_fast_tests import hdf5_python
 from tests.trialkeeper.keeper_run import KeeperRun
 from tests.trialkeeper.warm_attempts import WarmAttempts, how_started, stderr, stdout
 from trialkeeper import contract
@@ -144,7 +144,7 @@ circle.append(circle)
 
 
 def test_files_of_hdf5_that_nobody_closed_can_be_read(attempts):
-    python = python_with("h5py", "3.16.0", [["h5py==3.16.0"]], "h5py")
+    python = hdf5_python()
     attempts.write(UNCLOSED)
     run = attempts.until_warm(command=f"{python} trial.py", warm=["h5py"])
     shown = subprocess.run([python, "-c", "import h5py, sys\nfor path in sys.argv[1:]:\n"

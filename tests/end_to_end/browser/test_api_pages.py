@@ -21,6 +21,7 @@ def test_the_interface_is_described_and_tried_out(server, open_page) -> None:
     expect(workers.locator(".live-responses-table")).to_contain_text('"alive": true')
 
 
+@pytest.mark.slow
 def test_a_call_that_changes_something_has_the_token_against_forged_requests(server, open_page) -> None:
     page = open_page(server, "/api/docs/")
     page.allow(r"status of 400")  # an empty launch is refused, and by the form, not for want of a token

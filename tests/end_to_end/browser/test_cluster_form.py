@@ -129,6 +129,7 @@ def test_what_a_test_finds_is_said_at_the_field_and_in_the_list(server, open_pag
     expect(page.locator(".said")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_secrets_are_shown_as_set_replaced_and_removed_and_never_in_the_page(server, open_page) -> None:
     made = new_vault(server, "vault of secrets")
     set_key_file(server, made)
@@ -338,6 +339,7 @@ def test_the_form_fits_and_can_be_used_by_everybody(server, open_page, tmp_path:
     assert not serious_violations(page, runOnly=["color-contrast"])
 
 
+@pytest.mark.slow
 def test_the_owner_of_a_private_cluster_renames_and_limits_it(server, open_page) -> None:
     person = server.post("users/", {"username": "mia", "role": "member"})["id"]
     link = server.post(f"users/{person}/actions/sign-in-link/")["url"]

@@ -110,6 +110,7 @@ def test_a_rehearsal_tells_what_it_found(server, open_page, code) -> None:
     expect(page.get_by_role("button", name="Test cluster")).to_be_enabled()
 
 
+@pytest.mark.slow
 def test_a_cluster_is_disabled_after_one_question_and_enabled_again(server, open_page, code) -> None:
     (code / "go").touch()
     server.wait_for_experiment(launch(server, code, maxTrialNumber=1))

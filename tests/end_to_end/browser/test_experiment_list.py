@@ -97,6 +97,7 @@ def test_filters_and_order_stand_in_the_address(server: RunningServer, open_page
     page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
 
 
+@pytest.mark.slow
 def test_tags_are_put_on_and_taken_off_by_keyboard_and_others_see_it(server: RunningServer, open_page: Any,
                                                                      fruit: dict[str, str]) -> None:
     page, onlooker = open_page(server, "/"), open_page(server, "/")

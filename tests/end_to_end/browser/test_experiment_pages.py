@@ -63,6 +63,7 @@ def test_an_experiment_page_changes_without_being_reloaded(server: RunningServer
     assert not_reloaded(page)
 
 
+@pytest.mark.slow
 def test_what_could_not_be_done_is_said_beside_its_button_until_the_connection_is_back(
         server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
@@ -152,6 +153,7 @@ def test_the_chart_tells_stopped_trials_from_running_and_failed_ones(server: Run
     expect(page.locator("#result-chart canvas")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningServer, open_page: Any,
                                                                tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
@@ -248,6 +250,7 @@ def test_pause_resume_and_stop(server: RunningServer, open_page: Any, tmp_path: 
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
     trials.tell(0, "print \\x1b[31mred\\x1b[0m words\\n", "fail no such data set")
@@ -268,6 +271,7 @@ def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path
     expect(page.locator("[data-cell=max_trial_number]")).to_have_text("2")
 
 
+@pytest.mark.slow
 def test_a_trial_page_shows_output_metrics_and_the_end_as_they_come(server: RunningServer, open_page: Any,
                                                                     tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)

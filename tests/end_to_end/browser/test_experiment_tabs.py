@@ -229,6 +229,7 @@ def test_the_head_tags_clones_and_exports(server: RunningServer, open_page: Any,
     expect(page.locator("#config")).to_have_value(re.compile("to be tagged"))
 
 
+@pytest.mark.slow
 def test_on_a_phone_the_tiles_stand_two_in_a_row(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
     page = open_page(server, f"/experiments/{trials.experiment}/", width=390, height=844)

@@ -144,6 +144,7 @@ def test_the_selection_goes_along_between_tabs_and_stands_in_the_address(server:
     page.wait_for_url(lambda address: "selected" not in address)
 
 
+@pytest.mark.slow
 def test_enter_in_the_dialog_of_tags_saves_them(server: RunningServer, open_page: Any,
                                                 simulated: SimulatedTrials) -> None:
     page = open_page(server, f"/experiments/{simulated.experiment}/trials/")
@@ -161,6 +162,7 @@ def test_enter_in_the_dialog_of_tags_saves_them(server: RunningServer, open_page
     assert not server.get(f"experiments/{simulated.experiment}/trials/", tag="never")["results"]
 
 
+@pytest.mark.slow
 def test_a_name_that_is_changed_elsewhere_is_changed_in_the_line_and_in_the_title(
         server: RunningServer, open_page: Any, tmp_path: Any) -> None:
     trials = LedTrials(server, tmp_path, experimentName="before")

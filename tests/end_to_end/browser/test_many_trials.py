@@ -51,6 +51,7 @@ def numbers(page: Any) -> Any:
     return page.locator("#trials-table [data-cell=number]")
 
 
+@pytest.mark.slow
 def test_the_table_is_filtered_sorted_paged_and_its_columns_are_chosen_without_a_reload(
         server: RunningServer, open_page: Callable[..., Any]) -> None:
     experiment = filled(server)

@@ -129,6 +129,7 @@ def test_errors_stand_at_their_lines_and_focus_goes_to_the_first(server, open_pa
     expect(page.locator("#gutter .wrong")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_wrong_folder_is_said_at_its_field(server, open_page) -> None:
     page = open_page(server, "/new/")
     editor(page).fill(CONFIG)
@@ -516,6 +517,7 @@ def test_each_platform_has_a_form_made_of_its_config_models(server, open_page) -
     expect(text).not_to_have_value(re.compile("workingFolder"))
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_chosen_brings_its_own_experiment_file(server, open_page, tmp_path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()

@@ -33,6 +33,7 @@ def receiver() -> Iterator[WebhookReceiver]:
     receiver.close()
 
 
+@pytest.mark.slow
 def test_a_webhook_is_set_up_tested_and_removed(server: RunningServer, open_page: Any, receiver: WebhookReceiver
                                                 ) -> None:
     page = open_page(server, "/notifications/")

@@ -26,6 +26,7 @@ def failed(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> s
     return experiment
 
 
+@pytest.mark.slow
 def test_equal_failures_stand_together_and_lead_to_their_trials(server: RunningServer, open_page: Any, failed: str
                                                                 ) -> None:
     page = open_page(server, f"/experiments/{failed}/")
@@ -104,6 +105,7 @@ def colour(page: Any, locator: Any) -> tuple[str, str]:
     }"""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["list", "page"])
 def test_an_experiment_whose_trials_all_failed_is_not_green(server: RunningServer, open_page: Any, failed: str,
                                                             place: str) -> None:
@@ -116,6 +118,7 @@ def test_an_experiment_whose_trials_all_failed_is_not_green(server: RunningServe
     assert its != good
 
 
+@pytest.mark.slow
 def test_an_unreachable_cluster_is_not_good_and_its_experiment_shows_why(server: RunningServer, open_page: Any,
                                                                          tmp_path: Path) -> None:
     closed = free_port()

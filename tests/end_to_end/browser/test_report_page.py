@@ -40,6 +40,7 @@ def experiment(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) 
     return trials.experiment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_long_words_of_people_do_not_widen_the_report(server: RunningServer, open_page: Callable[..., Any],
                                                       experiment: str, width: int) -> None:
@@ -56,6 +57,7 @@ def test_a_text_that_turns_the_direction_turns_nothing_after_it(
     assert first.bounding_box()["x"] < second.bounding_box()["x"]
 
 
+@pytest.mark.slow
 def test_a_saved_report_runs_nothing_and_asks_nobody(server: RunningServer, open_page: Callable[..., Any],
                                                      experiment: str, tmp_path: Path) -> None:
     page = open_page(server, "/")

@@ -59,6 +59,7 @@ def test_an_experiment_on_a_platform_of_its_own_says_where_its_pods_run(server, 
         "tolerations": [{"operator": "Exists"}]}
 
 
+@pytest.mark.slow
 def test_an_experiment_on_a_cluster_that_is_set_up_has_the_fields_of_its_trials(server, open_page) -> None:
     page = open_page(server, "/new/?way=fields", height=2600)
     page.get_by_label("Cluster", exact=True).select_option("farm")
@@ -75,6 +76,7 @@ def test_an_experiment_on_a_cluster_that_is_set_up_has_the_fields_of_its_trials(
     expect(text).not_to_have_value(re.compile("trialOptions"))
 
 
+@pytest.mark.slow
 def test_a_cluster_says_in_its_form_what_members_may_use(server, open_page, double) -> None:
     [made] = [one for one in server.get("clusters/")["results"] if one["name"] == "farm"]
     page = open_page(server, f"/clusters/{made['id']}/edit/", height=2600)

@@ -62,6 +62,7 @@ def test_where_the_search_begins_is_set_field_by_field(server: RunningServer, op
     expect(text).not_to_have_value(re.compile("constraints"))
 
 
+@pytest.mark.slow
 def test_an_answer_about_the_text_leaves_what_is_wrong_in_a_field_and_what_is_said_of_it(
         server: RunningServer, open_page: Any) -> None:
     page = open_page(server, "/new/?way=fields")

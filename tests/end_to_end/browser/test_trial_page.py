@@ -125,6 +125,7 @@ def test_what_it_uses_of_its_machine_is_drawn_as_it_is_read(server: RunningServe
     assert server.get(address)["attempt"] == 1
 
 
+@pytest.mark.slow
 def test_a_failed_trial_says_what_to_do_and_is_run_with_changes(server: RunningServer, open_page: Any,
                                                                 tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=9, searchSpace={
@@ -199,6 +200,7 @@ def test_each_parameter_set_of_a_multi_phase_trial_is_shown_with_its_result(
     expect(page.locator(".headline .status")).to_have_text("SUCCEEDED", timeout=60_000)
 
 
+@pytest.mark.slow
 def test_refresh_asks_the_platform_and_says_when_it_did(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
     page = open_trial(server, open_page, trials)

@@ -56,6 +56,7 @@ def comes_up_and_works(server: RunningServer, folder: Path) -> None:
     assert server.pid == pid
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("a start while another program has locked the database")
 def test_a_server_started_while_its_database_is_locked_comes_up_with_a_worker(
         make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:
@@ -98,6 +99,7 @@ def test_a_first_start_with_a_locked_database_comes_up(
 FULL_DISK = ("full", "No space left", "disk I/O error")
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("a start while the disk of the data folder is full")
 def test_a_server_started_on_a_full_disk_comes_up_once_there_is_room(
         small_disk: Path, server_on_small_disk: RunningServer, tmp_path: Path, seed: int) -> None:
@@ -164,6 +166,7 @@ def process_limit(tmp_path: Path) -> Iterator[ProcessLimit]:
     made.remove()
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("trials are started while there is hardly a process or thread for them")
 def test_trials_for_which_there_is_no_process_or_thread_wait_and_none_fails(
         process_limit: ProcessLimit, make_server: Callable[..., RunningServer], tmp_path: Path, seed: int) -> None:

@@ -103,6 +103,7 @@ def test_trials_run_with_the_parameters_that_the_annotations_ask_for(
     assert {path.name for path in code.iterdir()} == {"train.py", "network.py"}, "no trial has run in the folder"
 
 
+@pytest.mark.slow
 def test_the_traceback_of_a_failed_trial_names_the_persons_line(running_server: RunningServer, code: Path) -> None:
     server = running_server
     experiment = server.launch({"useAnnotation": True, "trialCommand": "python3 train.py", "trialConcurrency": 1,

@@ -56,6 +56,7 @@ def test_the_example_has_the_members_of_nnis_interface_and_none_of_ours() -> Non
     assert "keepers_report" not in text
 
 
+@pytest.mark.slow
 def test_a_search_whose_only_way_home_is_the_listener(server: RunningServer, code: Path) -> None:
     experiment = server.launch(config(code), code)
     server.wait_for_experiment(experiment, patience=110)
@@ -94,6 +95,7 @@ def test_failed_and_canceled_trials_end_by_the_services_word(server: RunningServ
         assert (trial["status"], trial["duration"] < 60) == (status, True), trial
 
 
+@pytest.mark.slow
 def test_files_that_only_a_keeper_would_send_are_refused(server: RunningServer, code: Path) -> None:
     answer = server.request("POST", "experiments/", json={
         "config": json.dumps(config(code, keepFiles=["*.pt"])), "base_directory": str(code)})

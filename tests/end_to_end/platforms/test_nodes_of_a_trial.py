@@ -123,6 +123,7 @@ def test_three_machines_run_a_trial_and_the_server_is_killed_meanwhile(tmp_path:
         nothing_runs(server, machines)
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("one rank of a trial on three machines is killed, twice")
 @pytest.mark.timeout(300)
 def test_a_rank_that_is_killed_ends_the_trial_and_a_retry_runs_on_all_machines(

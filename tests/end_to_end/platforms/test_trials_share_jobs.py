@@ -111,6 +111,7 @@ def assert_nobody_was_touched(trials: list[dict[str, Any]], number: int) -> None
     assert all(0 <= trial["final_number"] <= 1 for trial in trials), "a trial has found something of another one"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_trials_on_kubernetes_share_pods_and_leave_nothing_for_the_next_one(
         make_server: Callable[..., RunningServer], tmp_path: Path, cluster: KubernetesApiDouble) -> None:

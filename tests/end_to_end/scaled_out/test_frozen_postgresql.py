@@ -42,6 +42,7 @@ def test_requests_are_answered_with_503_and_all_goes_on_by_itself(installation: 
     web.wait_until(lambda: web.request("GET", "experiments/").ok, what="it goes on by itself")
 
 
+@pytest.mark.slow
 def test_a_slow_statement_of_a_server_that_answers_goes_on(postgresql: PostgresqlServer,
                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silent_postgresql, "PATIENCE", 0.1)
@@ -54,6 +55,7 @@ def test_a_slow_statement_of_a_server_that_answers_goes_on(postgresql: Postgresq
     assert asked
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_told_to_end_meanwhile_ends(installation: Installation, freezable: PostgresqlServer) -> None:
     worker = installation.worker("worker").start()
     installation.worker_id(worker)

@@ -417,7 +417,8 @@ class ApiAnswers:
             with self.store.changed:
                 events = self.store.events_after(version, plural, namespace)
                 if not events:
-                    version = max(version, self.store.version)  # nothing until then is left to tell, also over a compaction
+                    # nothing until then is left to tell, also over a compaction
+                    version = max(version, self.store.version)
                     self.store.changed.wait(0.2)
             for number, event_kind, item in events:
                 version = number

@@ -66,6 +66,7 @@ def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedPro
         **variables})
 
 
+@pytest.mark.slow
 def test_a_process_its_forked_child_and_its_end_send_all_spans(receiver: OtlpReceiver, tmp_path: Path) -> None:
     done = run(FORKING, tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
                OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20collector-token", OTEL_SERVICE_NAME="our-nniweb",

@@ -70,6 +70,7 @@ def supervisor(defective: object) -> Iterator[Supervisor]:
     assert not thread.is_alive(), "the worker stops as always"
 
 
+@pytest.mark.slow
 def test_defects_of_platforms_are_said_on_their_clusters_and_the_trials_of_another_cluster_go_on(
         supervisor: Supervisor, defective: dict[str, tuple[str, str]], make_experiment) -> None:
     for name in defective:

@@ -118,8 +118,9 @@ def test_a_watch_from_too_long_ago_is_told_so_in_an_event(cluster: KubernetesApi
 
 
 def test_an_open_watch_is_told_of_what_a_compaction_forgets(cluster: KubernetesApiDouble) -> None:
-    target = f"/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=1&resourceVersion={cluster.store.version}"
-    status, events, _ = cluster.answer("GET", target, b"", {"Authorization": f"Bearer {TOKEN}"})
+    query = f"watch=true&timeoutSeconds=1&resourceVersion={cluster.store.version}"
+    status, events, _ = cluster.answer("GET", f"/api/v1/namespaces/default/configmaps?{query}", b"",
+                                       {"Authorization": f"Bearer {TOKEN}"})
     assert status == 200
     for name in ("before", "after"):
         cluster.store.create("configmaps", "default", {"metadata": {"name": name}})

@@ -253,6 +253,7 @@ def test_a_trial_on_a_machine_that_cannot_be_asked_is_unknown_and_then_goes_on(b
     bench.wait_for_end(service, form)
 
 
+@pytest.mark.slow
 def test_a_trial_whose_machine_never_comes_back_has_failed_after_the_configured_time(bench, machine, make_machine,
                                                                                      lasting, monkeypatch):
     monkeypatch.setattr(service_module, "ANSWER_PATIENCE", 0.2)
@@ -325,6 +326,7 @@ def test_a_trial_whose_folder_alone_is_gone_was_removed_by_somebody(bench, machi
     assert "keeper was killed" in bench.wait_for_end(service, forms[1], FAILED).message
 
 
+@pytest.mark.slow
 def test_the_next_service_finds_its_trials_on_whichever_machine_they_are(bench, machine, make_machine, lasting):
     bench.platform.machine_list = [machine.settings(), make_machine("bob").settings()]
     service = bench.open_service()

@@ -142,6 +142,7 @@ def absent() -> dict:
             "delivered": False, "way_home": ""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_answer_that_is_older_than_the_start_of_a_rank_does_not_make_it_disappear(bench, machines, rank):
     service = bench.open_service()
@@ -174,6 +175,7 @@ def test_a_rank_whose_folder_is_said_to_be_gone_is_ended_with_the_others(bench, 
     assert "is gone" in bench.wait_for_status(service, form, FAILED).message
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_stopped_leaves_no_rank_on_any_machine(bench, machines):
     service = bench.open_service()
     connected(bench, service)
@@ -186,6 +188,7 @@ def test_a_trial_that_is_stopped_leaves_no_rank_on_any_machine(bench, machines):
     nothing_runs(bench, pids)
 
 
+@pytest.mark.slow
 def test_ranks_that_go_on_when_rank_0_has_succeeded_are_ended(bench, machines, monkeypatch):
     monkeypatch.setattr("trainingservice.keeper.trial_of_ranks.OTHERS_HAVE", 0.2)
     service = bench.open_service()
@@ -217,6 +220,7 @@ def test_a_machine_that_is_lost_ends_the_other_ranks_and_is_named(bench, machine
     assert detail.message.arguments["because"]["code"] == "node_failed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_told", [True, False])
 def test_the_next_service_finds_all_ranks_again(bench, machines, is_told):
     """Also where the one before was killed before it could say where they are."""
@@ -257,6 +261,7 @@ def test_ranks_that_were_not_started_when_the_service_ended_are_started_by_the_n
     assert final_results(bench, form) == ["3"]
 
 
+@pytest.mark.slow
 def test_agents_that_are_killed_are_started_again_and_have_all_ranks(bench, machines):
     service = bench.open_service()
     connected(bench, service)
