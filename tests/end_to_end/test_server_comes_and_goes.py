@@ -115,6 +115,7 @@ def test_a_locked_data_folder_gets_a_sentence(running_server: RunningServer) -> 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("token", "admin"), ("experiments", "list"), ("launch", "config.yml")])
 def test_commands_on_a_data_folder_that_was_never_served_say_what_to_do(make_server, command: tuple[str, ...]) -> None:
     done = make_server().manage(*command, check=False)

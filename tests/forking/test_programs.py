@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.end_to_end.running_server import ROOT
 from tests.forking import programs as forked_programs
 
@@ -32,6 +34,7 @@ def told_by(folder: Path, port: int, **more: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 def test_each_has_settings_and_a_folder_of_its_own(tmp_path: Path) -> None:
     one, other = told_by(tmp_path / "one", 1111), told_by(tmp_path / "other", 2222)
     for told, name, port in ((one, "one", 1111), (other, "other", 2222)):
@@ -45,6 +48,7 @@ def test_each_has_settings_and_a_folder_of_its_own(tmp_path: Path) -> None:
     assert one["id"] != other["id"]
 
 
+@pytest.mark.slow
 def test_a_setting_that_differs_from_what_was_loaded_has_a_program_that_loads_by_itself(tmp_path: Path) -> None:
     told = told_by(tmp_path / "data", 1111, NNIWEB_DEBUG="1")
     assert told["debug"] is True

@@ -61,6 +61,7 @@ def test_the_objective_gets_what_was_proposed_and_the_result_says_what_it_used(t
     assert (about["user_attrs"], about["is_pruned"]) == ({"sum": 2.0}, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"kind": "cube", "x": 7}, {"kind": 3, "x": "much"}, {"kind": True, "x": None}])
 def test_what_was_not_proposed_or_cannot_be_is_chosen_among_what_the_script_allows(trial: Trial, given) -> None:
     trial.give({"optuna.number": 0, **given})
@@ -95,6 +96,7 @@ def test_an_objective_that_raises_fails_its_trial(trial: Trial) -> None:
     assert results(trial)[1] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["float('nan')", "None", "'much'", "[]"])
 def test_an_objective_that_returns_no_number_has_no_result(trial: Trial, value: str) -> None:
     trial.give({})

@@ -326,6 +326,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", PLAIN)
 def test_where_a_parent_cannot_serve_trials_are_started_plainly(attempts, cause, tmp_path):
     library = tmp_path / "library"

@@ -84,6 +84,7 @@ def test_trials_with_other_parameters_share_a_parent_and_see_their_own(attempts)
     assert seen == [f"{[f'--lr={rate}', rate]} {rate} {{'lr': {rate!r}}}\n" for rate in ("0.1", "two words")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13"])
 @pytest.mark.parametrize("arguments", ["./trial.py x", "-m trial x"])
 def test_other_pythons_do_it_too(attempts, version, arguments):

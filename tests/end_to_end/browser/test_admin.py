@@ -21,11 +21,11 @@ def experiment(server) -> str:
     return experiment
 
 
-@pytest.mark.parametrize("path", ["", "experiments/cluster/add/", "experiments/user/add/", *(
+@pytest.mark.parametrize("path", ["", *(
     pytest.param(path, marks=pytest.mark.slow) for path in (
-        "experiments/cluster/", "experiments/experiment/", "experiments/trial/", "experiments/user/",
-        "experiments/user/1/change/", "experiments/user/1/password/", "auth/group/add/", "experiments/apitoken/add/",
-        "experiments/worker/"))])
+        "experiments/cluster/add/", "experiments/user/add/", "experiments/cluster/", "experiments/experiment/",
+        "experiments/trial/", "experiments/user/", "experiments/user/1/change/", "experiments/user/1/password/",
+        "auth/group/add/", "experiments/apitoken/add/", "experiments/worker/"))])
 def test_its_pages_work_under_the_strict_policy(server, open_page, experiment, path) -> None:
     page = open_page(server, f"/admin/{path}")
     expect(page.locator("#cluster-form" if path == "experiments/cluster/add/" else "#content")).to_be_visible()

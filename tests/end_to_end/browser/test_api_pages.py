@@ -45,6 +45,7 @@ def test_the_interface_is_described_for_reading_with_nothing_from_elsewhere(serv
     assert "unsafe" not in page.request.get(page.url).headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_the_policy_has_no_exception_there(server, open_page) -> None:
     page = open_page(server, "/api/docs/")
     policies = [page.request.get(f"{server.url}{path}").headers["content-security-policy"]

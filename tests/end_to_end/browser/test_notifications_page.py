@@ -69,6 +69,7 @@ def test_a_webhook_is_set_up_tested_and_removed(server: RunningServer, open_page
     expect(page.locator("#rules")).to_contain_text("None yet")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_an_address_is_said(server: RunningServer, open_page: Any) -> None:
     page = open_page(server, "/notifications/")
     page.allow("status of 400")

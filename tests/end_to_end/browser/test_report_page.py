@@ -48,6 +48,7 @@ def test_long_words_of_people_do_not_widen_the_report(server: RunningServer, ope
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("address", "tags"), [("/experiments/{}/report/", ".tag"), ("/experiments/{}/", ".tags .tag"),
                                                ("/", "tr[data-id='{}'] .tag")])
 def test_a_text_that_turns_the_direction_turns_nothing_after_it(

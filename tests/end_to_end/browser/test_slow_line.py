@@ -69,11 +69,12 @@ def test_a_click_before_the_scripts_have_run_is_done_when_they_have(
     assert clicked.get_attribute("aria-busy") is None
 
 
-@pytest.mark.parametrize("address", ["/", "/experiments/{experiment}/", *(
-    pytest.param(address, marks=pytest.mark.slow) for address in (
-        "/new/", "/new/?way=fields", "/clusters/", "/trials/{trial}/", "/experiments/{experiment}/trials/",
-        "/experiments/{experiment}/intermediate/", "/experiments/{experiment}/compare/"))])
-@pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("address", [
+    "/", "/experiments/{experiment}/", "/new/", "/new/?way=fields", "/clusters/", "/trials/{trial}/",
+    "/experiments/{experiment}/trials/", "/experiments/{experiment}/intermediate/",
+    "/experiments/{experiment}/compare/"])
+@pytest.mark.parametrize("width", [390, 1440])
 def test_nothing_moves_when_late_scripts_have_run(server: RunningServer, open_page: Callable[..., Any], led: LedTrials,
                                                   address: str, width: int) -> None:
     page = open_page(server, "/", width=width)

@@ -57,8 +57,8 @@ def overflow(page: Any) -> Any:
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=() if name == "trials" else pytest.mark.slow) for name in PAGES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
 def test_no_page_is_wider_than_the_window_with_a_hundred_parameters(
         server: RunningServer, open_page: Callable[..., Any], wider: SimulatedTrials, name: str) -> None:
     path = PAGES[name].format(experiment=wider.experiment, trial=wider.one_finished)

@@ -44,6 +44,7 @@ def die(server: RunningServer, point: str, passes: int) -> None:
     assert server.wait_for_end(120) == -signal.SIGKILL, server.log_tail()
 
 
+@pytest.mark.slow
 @pytest.mark.kill_table("kill -9 of the server at four points, one after the other, during one experiment")
 def test_a_server_that_dies_at_one_point_after_the_other_loses_nothing(make_server, tmp_path: Path, seed: int) -> None:
     server, random = make_server(), Random(seed)

@@ -72,9 +72,10 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("platform", [local, *(pytest.param(each, marks=pytest.mark.slow) for each in (
-    remote, kubernetes, openpai, dlts, azureml, slurm))], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("platform", [local, remote, kubernetes, openpai, dlts, azureml, slurm],
+                         ids=lambda make: make.__name__)
 def test_trials_run_with_the_parameters_that_the_annotations_ask_for(
         make_server: Callable[..., RunningServer], tmp_path: Path, ends: ExitStack, code: Path,
         platform: Callable[[Path, ExitStack], Platform]) -> None:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[3]
 MANAGE, CONFIG = ROOT / "manage.py", ROOT / "examples" / "quadratic" / "config.yml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["help"], ["config", "check", str(CONFIG)], ["launch", "--help"]])
 @pytest.mark.parametrize("both", [False, True])
 def test_a_reader_that_has_read_enough_is_no_failure(tmp_path: Path, arguments: list[str], both: bool) -> None:

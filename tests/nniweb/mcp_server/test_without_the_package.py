@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 ABSENT = "import sys\nsys.modules['mcp'] = None\n"
 
@@ -22,6 +24,7 @@ def test_switching_it_on_says_what_to_install(tmp_path: Path) -> None:
     assert python(f"{ABSENT}import nniweb.settings", tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_program_says_what_to_install_and_needs_no_django(tmp_path: Path) -> None:
     program = "sys.modules['django'] = None\nfrom nniweb.command_line.program import main\nmain(['nniweb', 'mcp'])"
     given = {"NNIWEB_SERVER": "http://127.0.0.1:9", "NNIWEB_TOKEN": "nniweb_x"}

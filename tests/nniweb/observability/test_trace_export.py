@@ -83,6 +83,7 @@ def test_a_process_its_forked_child_and_its_end_send_all_spans(receiver: OtlpRec
     assert {headers["authorization"] for headers in receiver.headers} == {"Bearer collector-token"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variables", "expected"), [
     ({"OTEL_SDK_DISABLED": "true"}, False), ({"OTEL_TRACES_EXPORTER": "none"}, False), ({"NNIWEB_TRACES": "0"}, False),
     ({"OTEL_TRACES_SAMPLER": "always_off"}, True)])

@@ -130,7 +130,8 @@ def test_what_comes_late_of_a_trial_that_has_ended_takes_no_place_on_its_machine
     bench.wait("the first one has reported its end", lambda: bench.entries(form, "ended"))
 
 
-@pytest.mark.parametrize("per_gpu", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("per_gpu", [1, 2])
 def test_no_gpu_ever_has_more_trials_than_its_machine_allows(bench, make_gpu_machine, monkeypatch, per_gpu):
     needs_root()
     monkeypatch.setattr(waiting_trials, "KEEP_AFTER", 0.5)

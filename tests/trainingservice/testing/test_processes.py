@@ -67,6 +67,7 @@ class NothingUnderTest(PlatformUnderTest):
         return []
 
 
+@pytest.mark.slow
 def test_a_bench_fails_for_a_process_that_is_left_and_ends_it(tmp_path, monkeypatch):
     monkeypatch.setattr("trainingservice.testing.bench.END_PATIENCE", 0.2)
     with KeeperReceiver() as receiver:

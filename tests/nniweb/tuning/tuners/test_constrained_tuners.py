@@ -94,6 +94,7 @@ def test_none_of_10000_proposals_breaks_a_constraint() -> None:
     assert count >= 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in (*SLOW, "GridSearch")])
 def test_a_search_goes_on_where_random_draws_hit_nothing(name: str) -> None:
     """One random point in ten thousand is allowed, and there is no last one."""
