@@ -17,14 +17,17 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +243,29 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
+def slow_stretches(durations: list[float], sent_at: list[float], began: float) -> str:
+    """When answers took longer than ``WITHIN``: stretches of seconds, with how many such answers each has."""
+    seconds = Counter(int(at - began) for duration, at in zip(durations, sent_at, strict=True) if duration > WITHIN)
+    stretches: list[tuple[int, int, int]] = []
+    for second, count in sorted(seconds.items()):
+        if stretches and second - stretches[-1][1] <= 2:
+            first, _, before = stretches.pop()
+            stretches.append((first, second, before + count))
+        else:
+            stretches.append((second, second, count))
+    most = sorted(sorted(stretches, key=lambda stretch: -stretch[2])[:8])
+    return ", ".join(f"{first} to {last + 1} s: {count:,}" for first, last, count in most) or "none"
+
+
+def checkpoints(log: Path, seconds: float) -> str:
+    """When PostgreSQL wrote checkpoints, in seconds since the keepers began, which was so many seconds ago."""
+    ago = datetime.now(UTC).timestamp() - seconds
+    found = [(datetime.strptime(when, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp() - ago, what)
+             for when, what in re.findall(r"^([\d-]+ [\d:]+)\S* \S+ \S+ LOG:  checkpoint (starting|complete)",
+                                          log.read_text(errors="replace"), re.MULTILINE)]
+    return ", ".join(f"{what} at {at:.0f} s" for at, what in found if at >= 0) or "none"
+
+
 def tell(report: Report, run: Run, found: dict[str, Any]) -> None:
     """The figures."""
     seconds, keepers = run.seconds, run.keepers
@@ -254,6 +280,9 @@ def tell(report: Report, run: Run, found: dict[str, Any]) -> None:
     report.add("answer, 99 %", quantile(found["durations"], 0.99), "s", limit=WITHIN,
                beside=f"median {1000 * quantile(found['durations'], 0.5):.0f} ms, "
                       f"95 % {1000 * quantile(found['durations'], 0.95):.0f} ms")
+    print(f"answers that took longer than {WITHIN:g} s, by when they were sent: "
+          f"{slow_stretches(found['durations'], found['sent_at'], run.began)}\n"
+          f"PostgreSQL's checkpoints: {checkpoints(run.postgresql.log_file, time.monotonic() - run.began)}", flush=True)
     away = (run.began + (KILLED_AT - 0.01) * seconds, run.began + (BACK_AT + 0.05) * seconds)
     report.add("answer, 99 %, before and after a web is away", quantile(
         [duration for duration, at in zip(found["durations"], found["sent_at"], strict=True)

@@ -225,7 +225,7 @@ def _analyze() -> None:
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+        cursor.execute("VACUUM ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
 
 
 def run(options: argparse.Namespace, folder: Path, server: PostgresqlServer | None, report: Report) -> None:

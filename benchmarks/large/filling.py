@@ -31,6 +31,9 @@ from nniweb.experiments.models import (
 
 #: Rows that one statement, which is a transaction, copies.
 ROWS_AT_ONCE = {"postgresql": 500_000, "sqlite": 100_000}
+#: An experiment has so many trials at a time, and each takes from half a minute to one and a half.
+AT_A_TIME = 8
+SHORTEST, LONGEST = 30.0, 90.0
 #: Such statements that are carried out side by side. SQLite has one writer.
 STATEMENTS_AT_ONCE = {"postgresql": 3, "sqlite": 1}
 
@@ -63,21 +66,30 @@ def fill(size: Size, owner: User, say: Callable[[str], object], mark: str = "a")
     trials = size.experiments * of_each
     first = {model: _last(model) + 1 for model in (Experiment, Trial, TrialParameters, Attempt, Metric, TrialOutput)}
     number = _number("i")
+    # trials follow each other; the last ones end with their experiment
+    pause = (SHORTEST + LONGEST) / 2 / AT_A_TIME
+    took = f"({SHORTEST} + {LONGEST - SHORTEST} * {number})"
+    began = f"(i % {of_each} - {of_each}) * {pause} - {LONGEST}"
+    times = {"created_at": _time("ended_at", began), "started_at": _time("ended_at", began),
+             "ended_at": _time("ended_at", f"{began} + {took}")}
     copy = _Copying(say)
     copy.rows(Experiment, experiment, size.experiments, {
         "id": f"{first[Experiment]} + i", "public_id": _text(f"x{mark}", "i"), "name": _text("large ", "i"),
-        "next_sequence_id": str(of_each), "max_trial_number": str(of_each)})
+        "next_sequence_id": str(of_each), "max_trial_number": str(of_each),
+        "created_at": (first_began := _time("ended_at", f"-{of_each} * {pause} - {LONGEST}")),
+        "started_at": first_began})
     copy.rows(Trial, trial, trials, {
         "id": f"{first[Trial]} + i", "experiment_id": f"{first[Experiment]} + i / {of_each}",
         "sequence_id": f"i % {of_each}", "public_id": _text(f"t{mark}", "i"), "ask_number": f"i % {of_each}",
         "final_number": number, "final_value": _exact_text(number), "intermediate_count": str(metrics - 1),
-        "status": "CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END"})
+        "status": "CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END", **times})
     copy.rows(TrialParameters, parameters, trials, {
         "id": f"{first[TrialParameters]} + i", "trial_id": f"{first[Trial]} + i",
         "parameter_id": _json_number(f"i % {of_each}"),
         "value": _json({"x": _number("i"), "y": _number("i + 7"), "layers": "i % 5"})})
     copy.rows(Attempt, attempt, trials, {
-        "id": f"{first[Attempt]} + i", "trial_id": f"{first[Trial]} + i", "job_name": _text(f"t{mark}", "i")})
+        "id": f"{first[Attempt]} + i", "trial_id": f"{first[Trial]} + i", "job_name": _text(f"t{mark}", "i"),
+        "duration": took, "end_received_at": times["ended_at"], **times})
     copy.rows(TrialOutput, output, trials, {
         "id": f"{first[TrialOutput]} + i", "attempt_id": f"{first[Attempt]} + i"})
     with _indexed_afterwards(Metric, trials * metrics, say):
@@ -211,6 +223,13 @@ def _note_keys(models: list[type[Model]]) -> None:
 def _number(n: str) -> str:
     """From 0 to 1, in no order: by multiplication with a prime, modulo another."""
     return f"CAST((({n}) * 48271) % 999983 AS double precision) / 999983"
+
+
+def _time(column: str, seconds: str) -> str:
+    """So many seconds after what the pattern has in a column."""
+    if connection.vendor == "postgresql":
+        return f"pattern.{column} + ({seconds}) * interval '1 second'"
+    return f"strftime('%Y-%m-%d %H:%M:%f000', pattern.{column}, CAST({seconds} AS text) || ' seconds')"
 
 
 def _text(prefix: str, n: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, F, Func, IntegerField, Max, QuerySet, Value
+from django.db.models import Count, F, Func, IntegerField, Max, Min, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
 from nniweb.experiments.models import Attempt, Experiment, Proposal, Trial
@@ -178,8 +178,12 @@ def durations_of(experiment: Experiment, bars: int = BARS) -> Histogram:
     them hold all.
     """
     # before the attempts: one that ends meanwhile is counted twice by a page rather than never
-    until = Trial.objects.filter(experiment=experiment).aggregate(until=Max("ended_at"))["until"]
+    trials = Trial.objects.filter(experiment=experiment).aggregate(
+        until=Max("ended_at"), first=Min("pk"), last=Max("pk"))
+    until = trials["until"]
     attempts = Attempt.objects.filter(trial__experiment=experiment, duration__isnull=False)
+    if trials["first"] is not None:  # else PostgreSQL reads the attempts of all experiments
+        attempts = attempts.filter(trial_id__gte=trials["first"], trial_id__lte=trials["last"])
     rows: list[Any] = list(attempts.annotate(bar=_Whole(F("duration"))).values("bar").annotate(
         count=Count("pk"), longest=Max("duration")).order_by())
     longest = max((row["longest"] for row in rows), default=0.0)
