@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, F, Func, IntegerField, Max, Min, QuerySet, Value
+from django.db.models import Count, F, Func, IntegerField, Max, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
+from nniweb.experiments.charts.trial_ids import trial_ids
 from nniweb.experiments.models import Attempt, Experiment, Proposal, Trial
 from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.models.trial import RESULTS, counts_for_best
@@ -178,8 +179,7 @@ def durations_of(experiment: Experiment, bars: int = BARS) -> Histogram:
     them hold all.
     """
     # before the attempts: one that ends meanwhile is counted twice by a page rather than never
-    trials = Trial.objects.filter(experiment=experiment).aggregate(
-        until=Max("ended_at"), first=Min("pk"), last=Max("pk"))
+    trials = trial_ids(experiment, until=Max("ended_at"))
     until = trials["until"]
     attempts = Attempt.objects.filter(trial__experiment=experiment, duration__isnull=False)
     if trials["first"] is not None:  # else PostgreSQL reads the attempts of all experiments

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import heapq
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
-from django.db.models import DateTimeField, F, Value
+from django.db.models import Case, DateTimeField, F, FilteredRelation, Q, TextField, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Coalesce
 
+from nniweb.experiments.charts.trial_ids import trial_ids
 from nniweb.experiments.models import Experiment, Machine, Trial
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 from nniweb.experiments.sql.seconds_between import SecondsBetween
@@ -29,6 +34,9 @@ MOST_ROWS, MOST_WAITS = 1000, 5000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Machine and GPU; no GPU where none is known.
 _Place = tuple[str, int | None]
+#: Begin, end (None while it goes on) and the place of its row among all: of each attempt there is one, and of nearly
+#: all of many nothing more is needed.
+_Span = tuple[float, float | None, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +76,8 @@ class Bar:
     begin: float
     end: float | None
     statuses: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def count(self) -> int:
-        return self.statuses.total()
+    #: How many runs it stands for.
+    count: int = 1
 
     @property
     def status(self) -> str:
@@ -115,63 +121,117 @@ def timeline_of(experiment: Experiment, now: datetime, *, width: int, begin: flo
     Lanes are those of the whole, so that a bar stays where it is when the window changes.
     """
     present = now.timestamp()
-    runs, waits = _read(experiment)
-    extent = _extent(experiment, runs, waits, present)
+    read = _Attempts(experiment)
+    extent = _extent(experiment, read, present)
     window = (extent[0] if begin is None else begin, extent[1] if end is None else end)
     pixel = max(window[1] - window[0], 1e-3) / width
-    places = list(_lanes_by_place(experiment, runs))
+    places = list(_lanes_by_place(experiment, read.runs))
     rows: list[Row] = []
     for place, lanes in places:
-        rows += _rows(place, lanes[:MOST_ROWS - len(rows)], window, pixel, present)
-    seen = [wait for wait in waits if _overlaps(wait.begin, wait.end, window)]
-    long = [wait for wait in seen if wait.end is None or wait.end - wait.begin >= SHORTEST_WAIT * pixel]
+        rows += _rows(read, place, lanes[:MOST_ROWS - len(rows)], window, pixel, present)
+    first, last = window
+    seen = [wait for wait in read.waits if wait[0] <= last and (wait[1] is None or wait[1] >= first)]
+    long = [wait for wait in seen if wait[1] is None or wait[1] - wait[0] >= SHORTEST_WAIT * pixel]
     merged = sum(bar.count for row in rows for bar in row.bars if bar.count > 1)
     shown = long if len(long) <= MOST_WAITS else sorted(
-        heapq.nsmallest(MOST_WAITS, long, key=lambda wait: (wait.end is not None, wait.begin)),
-        key=lambda wait: wait.begin)  # those that still wait first
-    return Timeline(rows, _wait_lanes(shown), extent, window, present, merged, len(seen) - len(shown),
-                    sum(len(lanes) for _, lanes in places) - len(rows), experiment.revision)
+        heapq.nsmallest(MOST_WAITS, long, key=lambda wait: (wait[1] is not None, wait[0])))  # those that wait first
+    return Timeline(rows, _wait_lanes(read.with_reasons(shown)), extent, window, present, merged,
+                    len(seen) - len(shown), sum(len(lanes) for _, lanes in places) - len(rows), experiment.revision)
 
 
 # --- reading ----------------------------------------------------------------------------------
 
 
-def _read(experiment: Experiment) -> tuple[dict[_Place, list[Run]], list[Wait]]:
-    """Runs by place and waits, each in order of their beginning. One query."""
-    at = [SecondsBetween(Value(EPOCH, output_field=DateTimeField()), F(name)) for name in (
-        "created_at", "started_at", "ended_at", "attempts__created_at", "attempts__submitted_at",
-        "attempts__started_at", "attempts__ended_at")]  # as numbers: of 100,000 trials they are made in half the time
-    rows = list(Trial.objects.filter(experiment=experiment).order_by("sequence_id", "attempts__number").values_list(
-        "public_id", "sequence_id", "status", "message", *at[:3], "attempts__number", *at[3:],
-        "attempts__machine_name", "attempts__gpu_indices", "reason_arguments", "attempts__cluster__name"))
-    runs: dict[_Place, list[Run]] = defaultdict(list)
-    waits = []
-    for index, (public_id, sequence_id, status, message, trial_created, trial_started, trial_ended, number, created,
-                submitted, started, ended, machine, gpus, arguments, cluster) in enumerate(rows):
-        if number is None:  # imported, or never given to the platform
-            started, ended = trial_started, trial_ended
-        is_last = index + 1 == len(rows) or rows[index + 1][0] != public_id
-        if not is_last:
-            status = TrialJobStatus.FAILED.value  # it was tried again
-        elif ended is None:
-            ended = trial_ended
-        attempt = number or 1
-        since = trial_created if attempt == 1 else created
-        until = started or ended
-        if until is None or until > since:
-            reason = message if until is None else _waited_for(since, created, submitted, until)
-            waits.append(Wait(public_id, sequence_id, attempt, since, until, reason,
-                              jobs_named_by(arguments) if until is None else []))
-        if started is not None:
-            run = Run(public_id, sequence_id, attempt, status, started,
-                      None if ended is None else max(started, ended))
-            name = place_name(cluster or "", machine or "") if experiment.several_clusters else machine or ""
-            for gpu in gpus or [None]:
-                runs[name, gpu].append(run)
-    for found in runs.values():
-        found.sort(key=lambda run: run.begin)
-    waits.sort(key=lambda wait: wait.begin)
-    return runs, waits
+class _Attempts:
+    """All attempts of an experiment as spans of time, in order of their beginning. Three queries.
+
+    Of 100,000 trials each further column takes 20 ms, and an object for each attempt and each wait 100 ms.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self.runs: dict[_Place, list[_Span]] = defaultdict(list)
+        self.waits: list[_Span] = []
+        self._rows = self._read()
+        self._statuses: dict[int, str] = {}  # by place of the row, where it is not the trial's
+        self._sort()
+
+    def _read(self) -> Sequence[tuple[Any, ...]]:
+        trials = Trial.objects.filter(experiment=self._experiment)
+        ids = trial_ids(self._experiment)
+        if ids["first"] is None:
+            return []
+        # else PostgreSQL reads the attempts of all experiments
+        trials = trials.annotate(tried=FilteredRelation("attempts", condition=Q(
+            attempts__trial__gte=ids["first"], attempts__trial__lte=ids["last"])))
+        was_tried = Q(tried__number__isnull=False)  # else it was imported, or never given to the platform
+        begin = Case(When(tried__number__gt=1, then=F("tried__created_at")), default=F("created_at"))
+        started = Case(When(was_tried, then=F("tried__started_at")), default=F("started_at"))
+        ended = Coalesce(F("tried__ended_at"), F("ended_at"))
+        return list(trials.order_by("sequence_id", "tried__number").values_list(  # type: ignore[misc]  # no "tried" there
+            "public_id", "sequence_id", "status", "tried__number", _seconds(begin), _seconds(started), _seconds(ended),
+            "tried__machine_name", Cast("tried__gpu_indices", TextField()),
+            *(["tried__cluster__name"] if self._experiment.several_clusters else [])))
+
+    def _sort(self) -> None:
+        several = self._experiment.several_clusters
+        places: dict[tuple[Any, ...], list[list[_Span]]] = {}  # those of a machine and its GPUs, as they are read
+        before = None
+        for index, row in enumerate(self._rows):
+            if row[1] == before:
+                self._statuses[index - 1] = TrialJobStatus.FAILED.value  # it was tried again
+            before = row[1]
+            since, started, ended = row[4:7]
+            until = started if started is not None else ended
+            if until is None or until > since:
+                self.waits.append((since, until, index))
+            if started is None:
+                continue
+            span = (started, ended if ended is None or ended > started else started, index)
+            place = row[7:]
+            if (found := places.get(place)) is None:
+                machine, gpus, *cluster = place
+                name = place_name(cluster[0] or "", machine or "") if several else machine or ""
+                found = places[place] = [self.runs[name, gpu] for gpu in json.loads(gpus or "null") or [None]]
+            for spans in found:
+                spans.append(span)
+        for spans in self.runs.values():
+            spans.sort(key=_begin)
+        self.waits.sort(key=_begin)
+
+    def run(self, span: _Span) -> Run:
+        begin, end, index = span
+        public_id, sequence_id, _, number, *_ = self._rows[index]
+        return Run(public_id, sequence_id, number or 1, self.status(index), begin, end)
+
+    def status(self, index: int) -> str:
+        return self._statuses.get(index) or str(self._rows[index][2])
+
+    def with_reasons(self, spans: Sequence[_Span]) -> list[Wait]:
+        """At most ``MOST_WAITS`` of them."""
+        sequences = {self._rows[index][1] for _, _, index in spans}
+        told = {(sequence_id, number): more for sequence_id, number, *more in Trial.objects.filter(
+            experiment=self._experiment, sequence_id__in=sequences).values_list(
+                "sequence_id", "attempts__number", "message", "reason_arguments", _seconds(F("attempts__created_at")),
+                _seconds(F("attempts__submitted_at")))} if sequences else {}
+        waits = []
+        for begin, end, index in spans:
+            public_id, sequence_id, _, number, *_ = self._rows[index]
+            message, arguments, created, submitted = told.get((sequence_id, number), ("", None, None, None))
+            waits.append(Wait(
+                public_id, sequence_id, number or 1, begin, end,
+                message if end is None else _waited_for(begin, created, submitted, end),
+                jobs_named_by(arguments) if end is None else []))
+        return waits
+
+
+def _begin(span: _Span) -> float:
+    return span[0]
+
+
+def _seconds(at: Combinable) -> SecondsBetween:
+    """A time as a number: of 100,000 trials numbers are read in half the time."""
+    return SecondsBetween(Value(EPOCH, output_field=DateTimeField()), at)
 
 
 def place_name(cluster: str, machine: str) -> str:
@@ -190,21 +250,27 @@ def _waited_for(since: float, given: float | None, submitted: float | None, unti
     return ", ".join(parts)
 
 
-def _extent(experiment: Experiment, runs: dict[_Place, list[Run]], waits: list[Wait], now: float
-            ) -> tuple[float, float]:
-    everything = [run for found in runs.values() for run in found] + waits
-    begins = [item.begin for item in everything] or [(experiment.started_at or experiment.created_at).timestamp()]
-    goes_on = not experiment.is_finished or any(item.end is None for item in everything)
-    ends = [item.end for item in everything if item.end is not None]
-    end = max([*ends, now] if goes_on or not ends else ends)
-    return min(begins), max(end, min(begins) + 1.0)
+def _extent(experiment: Experiment, read: _Attempts, now: float) -> tuple[float, float]:
+    everything = [spans for spans in (*read.runs.values(), read.waits) if spans]
+    begin = min((spans[0][0] for spans in everything),
+                default=(experiment.started_at or experiment.created_at).timestamp())
+    goes_on = not experiment.is_finished
+    last = float("-inf")
+    for spans in everything:
+        for _, end, _ in spans:
+            if end is None:
+                goes_on = True
+            elif end > last:
+                last = end
+    end = max(last, now) if goes_on or not everything else last
+    return begin, max(end, begin + 1.0)
 
 
 # --- lanes --------------------------------------------------------------------------------------
 
 
-def _lanes_by_place(experiment: Experiment, runs: dict[_Place, list[Run]]
-                    ) -> Iterable[tuple[_Place, list[list[Run]]]]:
+def _lanes_by_place(experiment: Experiment, runs: dict[_Place, list[_Span]]
+                    ) -> Iterable[tuple[_Place, list[list[_Span]]]]:
     """Places in the order of their names with the lanes of their runs; also those that ran nothing."""
     lanes = {place: _in_lanes(found) for place, found in runs.items()}
     uses_gpus = bool(experiment.trial_gpu_number) or any(gpu is not None for _, gpu in runs)
@@ -229,20 +295,22 @@ def _natural(name: str) -> list[tuple[int, str]]:
             for part in re.split(r"(\d+)", name)]
 
 
-def _in_lanes(runs: list[Run]) -> list[list[Run]]:
+def _in_lanes(runs: list[_Span]) -> list[list[_Span]]:
     """Runs that were going on at the same time on different lanes, each on the first that is free."""
-    lanes: list[list[Run]] = []
+    lanes: list[list[_Span]] = []
     free: list[int] = []
     busy: list[tuple[float, int]] = []
-    for run in runs:
-        while busy and busy[0][0] <= run.begin:
+    for span in runs:
+        begin, end, _ = span
+        while busy and busy[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
-        if not free:
-            heapq.heappush(free, len(lanes))
-            lanes.append([])
-        lane = heapq.heappop(free)
-        lanes[lane].append(run)
-        heapq.heappush(busy, (float("inf") if run.end is None else run.end, lane))
+        if free:
+            lane = heapq.heappop(free)
+            lanes[lane].append(span)
+        else:
+            lane = len(lanes)
+            lanes.append([span])
+        heapq.heappush(busy, (float("inf") if end is None else end, lane))
     return lanes
 
 
@@ -265,33 +333,31 @@ def _wait_lanes(waits: list[Wait]) -> list[list[Wait]]:
 # --- bars ----------------------------------------------------------------------------------------
 
 
-def _rows(place: _Place, lanes: list[list[Run]], window: tuple[float, float], pixel: float, now: float
-          ) -> Iterable[Row]:
+def _rows(read: _Attempts, place: _Place, lanes: list[list[_Span]], window: tuple[float, float], pixel: float,
+          now: float) -> Iterable[Row]:
+    """Each lane with what is seen of it. A run is part of the bar before it where neither could be seen alone."""
     machine, gpu = place
-    for number, runs in enumerate(lanes):
+    first, last = window
+    narrow, gap, widest = NARROW * pixel, GAP * pixel, WIDEST * pixel
+    for number, spans in enumerate(lanes):
         row = Row(machine, gpu, number)
-        for run in runs:
-            if not _overlaps(run.begin, run.end, window):
+        busy = 0.0
+        bar: Bar | None = None
+        for span in spans:
+            begin, end, index = span
+            over = now if end is None else end
+            if begin > last or end is not None and end < first:
                 continue
             row.runs += 1
-            begin, end = max(run.begin, window[0]), min(now if run.end is None else run.end, window[1])
-            row.busy += max(0.0, end - begin) / max(window[1] - window[0], 1e-3)
-            _draw(row.bars, run, pixel, now)
+            busy += (over if over < last else last) - (begin if begin > first else first)
+            if bar is not None and bar.end is not None and over - begin < narrow and begin - bar.end < gap \
+                    and over - bar.begin < widest and (bar.count > 1 or bar.end - bar.begin < narrow):
+                bar.end = None if end is None else max(bar.end, end)
+                bar.statuses[read.status(index)] += 1
+                bar.count += 1
+            else:
+                run = read.run(span)
+                bar = Bar(run, begin, end, Counter([run.status]))
+                row.bars.append(bar)
+        row.busy = busy / max(last - first, 1e-3)
         yield row
-
-
-def _draw(bars: list[Bar], run: Run, pixel: float, now: float) -> None:
-    """Add a run: to the bar before it, where neither could be seen alone."""
-    last = bars[-1] if bars else None
-    end = now if run.end is None else run.end
-    if last is not None and last.end is not None and end - run.begin < NARROW * pixel \
-            and run.begin - last.end < GAP * pixel and end - last.begin < WIDEST * pixel \
-            and (last.count > 1 or last.end - last.begin < NARROW * pixel):
-        last.end = None if run.end is None else max(last.end, run.end)
-        last.statuses[run.status] += 1
-    else:
-        bars.append(Bar(run, run.begin, run.end, Counter([run.status])))
-
-
-def _overlaps(begin: float, end: float | None, window: tuple[float, float]) -> bool:
-    return begin <= window[1] and (end is None or end >= window[0])
