@@ -59,6 +59,7 @@ OF_ONE = (
     View("compare", "/experiments/{e}/compare/?trials=0,1,2,3,4", SIDE_BY_SIDE),
     View("hyper-parameters", "/experiments/{e}/parameters/", ACROSS, (2.0, 2.0)),
     View("importance", "/experiments/{e}/parameters/", MATTERS, (10.0, 10.0)),
+    View("timeline", "/experiments/{e}/timeline/", _there("#timeline-chart canvas, #timeline-chart svg")),
     View("its cluster", "/clusters/{c}/", _there("#fresh *")),
 )
 #: What is typed as a filter, the heading that is pressed; in the open table. With their limits.

@@ -50,7 +50,7 @@ OF_ONE = (
     Question("comparison of five trials", DATA_LIMIT, "/experiments/{e}/compare/?trials=0,1,2,3,4"),
     Question("parameters", DATA_LIMIT, _rest("parameters/")),
     Question("importance", 2000.0, _rest("parameters/importance/")),
-    Question("timeline", DATA_LIMIT, _rest("timeline/")),
+    Question("timeline", 1000.0, _rest("timeline/")),  # half of the time that its page has
     Question("failures", DATA_LIMIT, _rest("failures/")),
     Question("trial", PAGE_LIMIT, "/api/v1/trials/{t}/"),
     Question("trial's page", DATA_LIMIT, "/trials/{t}/"),
