@@ -1,9 +1,9 @@
 """What a report costs with one web and with two, on PostgreSQL, and whether two webs wait for each other.
 
 Trials report a metric each second, or several, all the time (benchmarks/simulated_fleet), once to one web and once to
-two, in turns; all are of one experiment, then of fifty. Measured is the processor time of the webs, of PostgreSQL and
-of the simulated keepers for each report, and how often a look at PostgreSQL finds one of its processes waiting for a
-lock of another one.
+two, in turns; all are of one experiment, then of fifty. They do not gather metrics as a web that is the limit asks for:
+each report has one. Measured is the processor time of the webs, of PostgreSQL and of the simulated keepers for each
+report, and how often a look at PostgreSQL finds one of its processes waiting for a lock of another one.
 
 How many more reports two webs take than one is measured where the webs are the limit: each is kept to a part of a core
 by a control group, so that PostgreSQL and the simulated keepers have what they need beside them.
@@ -189,7 +189,7 @@ class Bench:
             assert keepers.stdout is not None
             keepers.stdin.write(json.dumps({
                 "names": names, "ports": [web.port for web in webs], "token": TOKEN, "seconds": WARM + seconds,
-                "reporting": 1.0, "spread": 1.0}) + "\n")
+                "reporting": 1.0, "spread": 1.0, "gathers": False}) + "\n")
             keepers.stdin.flush()
             keepers.stdout.readline()
             keepers.stdin.write("begin\n")

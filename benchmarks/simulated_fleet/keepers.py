@@ -40,7 +40,8 @@ DRAIN = 90.0
 @dataclass
 class Plan:
     """``seconds``: the run lasts; ``reporting``: the part of the keepers that send a metric each second; ``spread``:
-    seconds over which the quiet ones begin.
+    seconds over which the quiet ones begin; ``gathers``: keepers gather metrics as the server asks for; else each
+    report has one metric, and the next comes a second after its answer.
     """
 
     names: list[str]
@@ -49,6 +50,7 @@ class Plan:
     seconds: float
     reporting: float
     spread: float
+    gathers: bool = True
 
 
 @dataclass
@@ -112,7 +114,7 @@ class Keeper(asyncio.Protocol):
             entries.append(f'{{"n":{n},"at":{now},"type":"ended","exit_code":null,"signal":15,"reason":"stopped",'
                            '"message":"","duration":1.0}')
         elif self.is_busy:
-            self.metric_due = self.metric_due or self.asked_at
+            self.metric_due = (self.metric_due if self.fleet.plan.gathers else 0.0) or self.asked_at
             while self.metric_due <= self.asked_at:
                 at = now - (self.asked_at - self.metric_due)
                 entries.append(f'{{"n":{n},"at":{at},"type":"metric","kind":"PERIODICAL","parameter_id":0,'
@@ -221,7 +223,7 @@ class Keeper(asyncio.Protocol):
         elif self.is_busy:
             gather_for = document.get("gather_for", 0.0)
             found.gathered.append(gather_for)
-            due = max(self.metric_due, now + gather_for)
+            due = max(self.metric_due, now + gather_for) if fleet.plan.gathers else now + EACH
             self.timer = fleet.loop.call_later(max(0.0, due - now), self.fire)
         else:
             found.quiet += 1
