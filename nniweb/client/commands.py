@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +51,7 @@ def run(arguments: list[str], *, out: TextIO | None = None, err: TextIO | None =
 
     def command() -> int:
         client = Client(options.server, token_file=options.token_file, ca_file=options.ca_file,
-                        on_wait=lambda sentence: print(sentence, file=err, flush=True))
+                        on_wait=lambda sentence: tell(err, sentence))
         commands = _Commands(client, out, err)
         return commands.launch(options) if arguments[0] == "launch" else commands.experiments(options)
 
@@ -61,14 +63,25 @@ def exit_status_of(command: Callable[[], int], err: TextIO) -> int:
     try:
         return command()
     except CannotReach as error:
-        err.write(f"{error}\n")
+        tell(err, str(error))
         return UNREACHABLE
     except ClientError as error:
-        err.write(f"{error}\n")
+        tell(err, str(error))
         return FAILED
     except KeyboardInterrupt:
-        err.write("\nStopped here. The experiment continues on the server.\n")
+        tell(err, "\nStopped here. What runs on the server continues.")
         return INTERRUPTED
+
+
+def tell(err: TextIO, sentence: str) -> None:
+    """Write it where errors go. That nobody reads it, or that the disk is full, changes nothing of what is done."""
+    try:
+        print(sentence, file=err, flush=True)
+    except OSError:
+        with contextlib.suppress(OSError):  # what is left of it would be written, and fail, when the process ends
+            descriptor = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(descriptor, err.fileno())
+            os.close(descriptor)
 
 
 def found_experiment(client: Client, start: str) -> Experiment:
@@ -235,7 +248,7 @@ class _Commands:
             self._out.flush()
             return
         write_whole(path, pieces)
-        self._err.write(f"Written to {path}.\n")
+        tell(self._err, f"Written to {path}.")
 
     def _import(self, experiment: Experiment, options: argparse.Namespace) -> None:
         try:

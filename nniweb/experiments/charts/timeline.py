@@ -134,7 +134,8 @@ def timeline_of(experiment: Experiment, now: datetime, *, width: int, begin: flo
     long = [wait for wait in seen if wait[1] is None or wait[1] - wait[0] >= SHORTEST_WAIT * pixel]
     merged = sum(bar.count for row in rows for bar in row.bars if bar.count > 1)
     shown = long if len(long) <= MOST_WAITS else sorted(
-        heapq.nsmallest(MOST_WAITS, long, key=lambda wait: (wait[1] is not None, wait[0])))  # those that wait first
+        heapq.nsmallest(MOST_WAITS, long, key=lambda wait: (wait[1] is not None, wait[0])),
+        key=_begin)  # those that wait first
     return Timeline(rows, _wait_lanes(read.with_reasons(shown)), extent, window, present, merged,
                     len(seen) - len(shown), sum(len(lanes) for _, lanes in places) - len(rows), experiment.revision)
 
@@ -349,7 +350,9 @@ def _rows(read: _Attempts, place: _Place, lanes: list[list[_Span]], window: tupl
             if begin > last or end is not None and end < first:
                 continue
             row.runs += 1
-            busy += (over if over < last else last) - (begin if begin > first else first)
+            within = (over if over < last else last) - (begin if begin > first else first)
+            if within > 0:  # not where it began after now by this clock, or the window is of what comes
+                busy += within
             if bar is not None and bar.end is not None and over - begin < narrow and begin - bar.end < gap \
                     and over - bar.begin < widest and (bar.count > 1 or bar.end - bar.begin < narrow):
                 bar.end = None if end is None else max(bar.end, end)

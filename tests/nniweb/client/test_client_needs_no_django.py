@@ -76,3 +76,27 @@ def test_commands_do_their_work_without_an_output(closed: str) -> None:
         assert [request.path for request in server.requests] == ["/api/v1/experiments/"]
     finally:
         server.close()
+
+
+class AwayAtFirst(NoExperiments):
+    """A server that cannot answer the first request."""
+
+    def answer(self, request: Request) -> Answer:
+        return Answer(503, {}) if len(self.requests) == 1 else super().answer(request)
+
+
+def test_commands_do_their_work_and_fail_as_they_do_where_nobody_reads_what_went_wrong() -> None:
+    server = AwayAtFirst()
+    server.start()
+    reading, unread = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "NNIWEB_SERVER": server.address, "NNIWEB_TOKEN": "t"}
+    try:
+        for arguments, status, said in ((["list", "--json"], 0, "[]\n"), (["list", "--server", "ftp://x"], 1, "")):
+            done = subprocess.run([sys.executable, "manage.py", "experiments", *arguments], cwd=ROOT, env=environment,
+                                  stdout=subprocess.PIPE, stderr=unread, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stdout) == (status, said), arguments
+        assert len(server.requests) == 2
+    finally:
+        os.close(unread)
+        server.close()

@@ -113,3 +113,26 @@ def test_of_very_many_rows_and_waits_the_first_are_drawn_and_the_others_counted(
     assert [(row.machine, row.lane) for row in found.rows] == [("a", 0), ("a", 1), ("a", 2)]
     assert (found.rows_left_out, found.waits_left_out) == (5, 7)
     assert [wait.sequence_id for lane in found.waits for wait in lane] == [0, 8], "what waits now is among them"
+
+
+def test_of_waits_that_began_together_those_that_go_on_are_drawn_first(
+        experiment: Experiment, add: Adder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_WAITS", 3)
+    for begin in (-50, -60, -70):
+        add(begin, -10, since=-100)
+    for _ in range(2):
+        add(None, since=-100, status="WAITING", message="The trial waits for a free slot.")
+    found = timeline_of(experiment, NOW, width=1000)
+    assert sorted(wait.sequence_id for lane in found.waits for wait in lane) == [0, 3, 4]
+    assert found.waits_left_out == 2
+
+
+@pytest.mark.parametrize(("begin", "window"), [(5, (-100, 10)), (-50, (100, 200)), (-50, (100, None))])
+def test_what_has_not_begun_or_is_to_come_is_not_busy(experiment: Experiment, add: Adder, begin: float,
+                                                      window: tuple[float, float | None]) -> None:
+    """Clocks differ, and a window may be of any time."""
+    add(begin, None, status="RUNNING")
+    first, last = window
+    found = timeline_of(experiment, NOW, width=1000, begin=at(first).timestamp(),
+                        end=None if last is None else at(last).timestamp())
+    assert [row.busy for row in found.rows] == [0.0]
