@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Case, DateTimeField, F, FilteredRelation, Q, TextField, Value, When
+from django.db.models import Case, DateTimeField, F, FilteredRelation, Max, Q, TextField, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Coalesce
 
@@ -158,10 +158,11 @@ class _Attempts:
         self._sort()
 
     def _read(self) -> Sequence[tuple[Any, ...]]:
-        trials = Trial.objects.filter(experiment=self._experiment)
-        ids = trial_ids(self._experiment)
+        ids = trial_ids(self._experiment, newest=Max("sequence_id"))
         if ids["first"] is None:
             return []
+        # one that came meanwhile would lack its attempts
+        trials = Trial.objects.filter(experiment=self._experiment, sequence_id__lte=ids["newest"])
         # else PostgreSQL reads the attempts of all experiments
         trials = trials.annotate(tried=FilteredRelation("attempts", condition=Q(
             attempts__trial__gte=ids["first"], attempts__trial__lte=ids["last"])))

@@ -136,3 +136,20 @@ def test_what_has_not_begun_or_is_to_come_is_not_busy(experiment: Experiment, ad
     found = timeline_of(experiment, NOW, width=1000, begin=at(first).timestamp(),
                         end=None if last is None else at(last).timestamp())
     assert [row.busy for row in found.rows] == [0.0]
+
+
+def test_a_trial_that_comes_while_it_is_read_is_drawn_the_next_time(experiment: Experiment, add: Adder,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as one that ran nobody knows where."""
+    add(-100, -50)
+    real = timeline_module.trial_ids
+
+    def then_one_comes(*args: Any, **more: Any) -> dict[str, Any]:
+        found = real(*args, **more)
+        add(-40, None, status="RUNNING")
+        return found
+
+    monkeypatch.setattr(timeline_module, "trial_ids", then_one_comes)
+    assert rows(timeline_of(experiment, NOW, width=1000)) == [("box", None, 0, [0])]
+    monkeypatch.undo()
+    assert rows(timeline_of(experiment, NOW, width=1000)) == [("box", None, 0, [0, 1])]
