@@ -14,6 +14,7 @@ from nniweb.experiments.actions.changes import (
     CHANGEABLE,
     changed_since,
     check_new_tuner,
+    in_words,
     value_now,
     values_before,
     write_down,
@@ -110,6 +111,13 @@ def _check_constraints(experiment: Experiment, space: SearchSpace) -> None:
                             for at, problem in problems])
 
 
+def _described(change: ExperimentChange) -> str:
+    """For the experiment's history: what is short in words, of the rest only that it was changed."""
+    long = [CHANGEABLE[field] for field in ("search_space", "description", "clusters") if field in change.fields]
+    return ", ".join([*(f"{line.what} = {line.after}" for line in in_words(change)
+                        if line.what.partition(".")[0] not in long), *long])
+
+
 def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None, undoes: int | None = None
              ) -> Experiment:
     now = timezone.now()
@@ -120,7 +128,7 @@ def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None
     if "priority" in different and (reason := why_not_this_priority(
             actor or experiment.owner, experiment.group, different["priority"])):
         raise Refused(reason, "priority")
-    write_down(experiment, different, now, actor, undoes)
+    described = _described(write_down(experiment, different, now, actor, undoes))
     fields = dict(different)
     if "clusters" in fields:
         set_clusters(experiment, fields.pop("clusters"))
@@ -134,8 +142,6 @@ def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None
         Experiment.objects.filter(pk=experiment.pk).update(**fields)
     for field, value in fields.items():
         setattr(experiment, field, value)
-    described = ", ".join(CHANGEABLE[field] if field in ("search_space", "description", "clusters")
-                          else f"{CHANGEABLE[field]} = {value}" for field, value in different.items())
     if undoes is None:
         note(experiment, now, "changed", described, actor)
         audit.record("experiment.change", experiment, actor, changed=described)

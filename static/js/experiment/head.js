@@ -14,6 +14,7 @@ import "../ui/menus.js";
 import { drawSegments } from "../ui/segments.js";
 import { isFinishedExperiment, showMeaning, showOutcome, showText } from "../ui/status.js";
 import { TagEditor } from "../ui/tag_editor.js";
+import { moment } from "../ui/times.js";
 import { best, duration } from "../lib/formats.js";
 import { limitsReached, startMoreDialog } from "./dialogs/more_dialog.js";
 import { startShareDialog } from "./dialogs/share_dialog.js";
@@ -64,6 +65,7 @@ function show(now) {
   write("ended", String(progress.ended));
   write("elapsed", duration(progress.elapsed));
   write("eta", duration(progress.eta));
+  if (now.started_at) cells("started").forEach((cell) => cell.querySelector("time") ?? cell.replaceChildren(moment(now.started_at)));
   write("running", String(progress.trials.RUNNING));
   write("max_trial_number", String(now.max_trial_number ?? "∞"));
   write("max_duration", now.max_duration === null ? "no limit" : duration(now.max_duration));

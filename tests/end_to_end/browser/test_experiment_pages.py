@@ -41,6 +41,7 @@ def test_an_empty_list_offers_the_example_and_one_click_launches_it(make_server:
     assert clicks(page) == 1
     expect(page.locator("h1")).not_to_be_empty()
     expect(page.locator("[data-cell=running]")).not_to_have_text("0")
+    expect(page.locator("[data-cell=started] time")).to_be_visible()  # without a reload
     expect(onlooker.locator("#experiments tr[data-id]")).to_have_count(1)
 
 

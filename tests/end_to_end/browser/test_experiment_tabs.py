@@ -267,3 +267,44 @@ def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: An
     assert not_reloaded(page)
     rows.filter(has_text="SUCCEEDED").get_by_role("link").click()
     expect(page.locator(".headline .status")).to_have_text("SUCCEEDED")
+
+
+#: Draws two attempts and a wait of a second each, first in a window of their own length, then in one that leaves
+#: them a pixel; says what is written in the bars, and where the word of the present stands, each time.
+WORDS_IN_BARS = """async () => {
+    const { TimelineChart } = await import("/static/js/experiment/timeline/timeline_chart.js");
+    const element = document.createElement("div");
+    element.style.width = "1000px";
+    document.body.append(element);
+    const chart = new TimelineChart(element, { moved() {} });
+    const now = Date.now() / 1000;
+    const found = (window) => ({
+        now, extent: [now - 1000, now], window, statuses: ["SUCCEEDED", "RUNNING"],
+        rows: [{ machine: "m", gpu: null, lane: 0 }],
+        runs: { id: ["a", "b"], status: [0, 1], row: [0, 0], begin: [now - 2, now - 1], end: [now - 1, null],
+                sequence_id: [11, 12], attempt: [1, 1], merged: [null, null] },
+        waits: { id: ["c"], reason: [""], lane: [0], begin: [now - 2], end: [now - 1], sequence_id: [13],
+                 attempt: [1] },
+    });
+    const words = () => chart.chart.getZr().storage.getDisplayList(true)
+        .filter((each) => each.type === "tspan" && each.style.text)
+        .map((each) => each.style.text.trim()).filter((text) => /^(now|\\D*1[123])$/.test(text));
+    const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const shown = [];
+    for (const window of [[now - 3, now + 1], [now - 1000, now]]) {
+        await chart.take(found(window));
+        await frame();
+        chart.chart.getZr().flush();
+        shown.push(words().map((text) => text.replace(/[^a-z0-9]/g, "")).sort());
+    }
+    element.remove();
+    return shown;
+}"""
+
+
+def test_bars_without_room_lose_their_words(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_page(server, f"/experiments/{trials.experiment}/timeline/")
+    near, far = page.evaluate(WORDS_IN_BARS)
+    assert near == ["11", "12", "13", "now"]
+    assert far == ["now"]

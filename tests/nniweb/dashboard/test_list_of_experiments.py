@@ -189,6 +189,18 @@ def test_tags_are_offered_and_lead_to_their_filter(page: Page, make_experiment: 
     assert "other</a>" not in html
 
 
+def test_where_all_are_archived_the_list_says_so(page: Page, make_experiment: Make) -> None:
+    make_experiment(name="put away", archived=True)
+    html = page("/")
+    assert "All experiments are archived." in html
+    assert '<a href="?archived=true">' in html
+    assert "No experiment matches this filter." not in html
+    assert "put away</a>" in page("/", archived="true")
+    html = page("/", q="something else")
+    assert "No experiment matches this filter." in html
+    assert "All experiments are archived." not in html
+
+
 def test_a_viewer_is_offered_nothing_to_press(make_experiment: Make, db: None) -> None:
     viewer = User.objects.create_user("vera", role=Role.VIEWER)
     client = Client()

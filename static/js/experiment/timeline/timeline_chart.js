@@ -121,7 +121,8 @@ export class TimelineChart {
         top: 0, left: 0, type: "scroll", itemHeight: 9, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"), data: names,
         pageTextStyle: { color: colour("--quiet") }, pageIconColor: colour("--quiet"), pageIconInactiveColor: colour("--line"),
       },
-      grid: { left: 8, right: 16, top: 34, bottom: 44, containLabel: true },
+      // the last time stands under its tick, half of it to the right
+      grid: { left: 8, right: 32, top: 34, bottom: 44, containLabel: true },
       xAxis: axis({
         type: "time", min: (first - margin) * 1000, max: (end + margin) * 1000, splitNumber: narrow ? 3 : 8,
         splitLine: { show: true, lineStyle: { color: colour("--line"), opacity: 0.6 } },
@@ -197,12 +198,13 @@ export class TimelineChart {
     const to = Math.min(Math.max(right, left + 1.5), place.coordSys.x + place.coordSys.width);
     if (to <= from) return null;
     const gap = to - from > 4 ? 0.5 : 0;
+    // without room the text is empty: left out, or false, ECharts would keep the one that this bar had before
     const text = `${item.status === "SUCCEEDED" ? "" : statusIcon(item.status)} ${item.merged ? `${total(item.merged)}×` : item.sequence}`.trim();
     return {
       type: "rect", shape: { x: from + gap, y: y - height / 2, width: to - from - 2 * gap, height, r: Math.min(3, (to - from) / 4) },
       style: { fill, opacity: item.merged ? 0.75 : 1 },
       emphasis: { style: { stroke: colour("--ink"), lineWidth: 1.5 } },
-      textContent: to - from > 10 + 7 * text.length ? { style: { text, fill: colour("--ground"), fontSize: 11, fontWeight: 600 } } : undefined,
+      textContent: { style: { text: to - from > 10 + 7 * text.length ? text : "", fill: colour("--ground"), fontSize: 11, fontWeight: 600 } },
       textConfig: { position: "inside" },
     };
   }
@@ -223,7 +225,7 @@ export class TimelineChart {
         if (!drawn) return null;
         drawn.shape.y += drawn.shape.height * 0.15;
         drawn.shape.height *= 0.7;
-        if (drawn.textContent) drawn.textContent.style.fill = ink;
+        drawn.textContent.style.fill = ink;
         return { ...drawn, style: { fill: withAlpha(ink, 0.15), stroke: ink, lineDash: [3, 2], lineWidth: 1 } };
       },
     };
@@ -232,10 +234,12 @@ export class TimelineChart {
   /** @param {number} now */
   nowSeries(now) {
     return {
-      name: "now", type: "custom", silent: true, clip: true, z: 5, data: [[now * 1000]], encode: { x: 0 }, itemStyle: { color: colour("--bad") },
+      name: "now", type: "custom", silent: true, z: 5, data: [[now * 1000]], encode: { x: 0 }, itemStyle: { color: colour("--bad") },
       renderItem: (/** @type {any} */ place, /** @type {any} */ api) => {
         const [x] = api.coord([api.value(0), 0]);
-        const { y, height } = place.coordSys;
+        const { x: left, y, width, height } = place.coordSys;
+        // the word stands above the rows, where `clip` would cut it off
+        if (x < left || x > left + width) return null;
         return {
           type: "group", children: [
             { type: "line", shape: { x1: x, x2: x, y1: y, y2: y + height }, style: { stroke: colour("--bad"), lineWidth: 1.5 } },

@@ -12,7 +12,7 @@ from nniweb.experiments.actions import change_and_undo
 from nniweb.experiments.actions.changes import in_words
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.cloning import clone_of
-from nniweb.experiments.models import AuditEntry, Experiment, ExperimentChange, User
+from nniweb.experiments.models import AuditEntry, Experiment, ExperimentChange, ExperimentEvent, User
 from nniweb.experiments.models.account import Role
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +36,19 @@ def test_a_change_says_what_from_and_to(make_experiment: Callable[..., Experimen
         ("searchSpace.y", "none", '{"_type": "randint", "_value": [0, 3]}')]
     assert ExperimentChange.objects.count() == 2
     assert set(ExperimentChange.objects.values_list("actor__username", flat=True)) == {"ada"}
+
+
+def test_the_history_says_a_change_in_words_too(make_experiment: Callable[..., Experiment], admin: User) -> None:
+    experiment = make_experiment(max_duration=None, max_trial_duration=60.0)
+    change_and_undo.change(experiment, {"tags": ["slow", "on the cluster"], "max_duration": 5400.0}, admin)
+    change_and_undo.change(experiment, {"max_trial_duration": None, "search_space": WIDER, "description": "Long."},
+                           admin)
+    change_and_undo.undo_change(experiment, 1, admin)
+    assert list(ExperimentEvent.objects.filter(experiment=experiment, kind="changed").order_by("pk")
+                .values_list("message", flat=True)) == [
+        "maxExperimentDuration = 90m, tags = slow, on the cluster",
+        "maxTrialDuration = none, searchSpace, description",
+        "Change 1 undone: maxExperimentDuration = none, tags = none"]
 
 
 def test_an_undo_is_a_further_change_that_can_be_undone(
