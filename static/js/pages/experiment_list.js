@@ -1,5 +1,6 @@
 /** Keeps the list of experiments live; archives, deletes and tags. */
 
+import { ThrottledReload } from "../ui/throttled_reload.js";
 import { showError } from "../ui/action_error.js";
 import { confirmed } from "../ui/confirm.js";
 import { live } from "../lib/live.js";
@@ -261,17 +262,8 @@ live.watchList(() => Object.fromEntries(rows().map((row) => [row.dataset.id, Num
 
 /** Shortest pause between two looks at the strip, in milliseconds. */
 const STRIP_PAUSE = 10_000;
-let stripAsked = false;
-
-/** What runs on the clusters has changed. */
-function refreshStrip() {
-  if (stripAsked) return;
-  stripAsked = true;
-  setTimeout(() => {
-    stripAsked = false;
-    if (document.visibilityState === "visible") refreshParts(["now"]).catch(() => {}); // the light says so
-  }, STRIP_PAUSE);
-}
+/** What runs on the clusters. */
+const strip = new ThrottledReload(() => refreshParts(["now"]), STRIP_PAUSE);
 
 keepWhileSame(["now"]);
-live.watch("clusters", 0, refreshStrip);
+live.watch("clusters", 0, () => strip.ask());

@@ -183,6 +183,20 @@ def test_the_card_names_the_two_parameters_that_matter_most(server: RunningServe
 
 
 @pytest.mark.slow
+def test_the_card_names_what_matters_soon_after_there_are_enough_results(
+        server: RunningServer, open_page: Any, tmp_path: Any) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=11)
+    for number in range(9):
+        trials.tell(number, f"final 0.{number}", "end")
+    server.wait_until(lambda: server.get(f"experiments/{trials.experiment}/")["progress"]["ended"] == 9, 60)
+    page = open_page(server, f"/experiments/{trials.experiment}/")
+    expect(page.locator("#live")).to_have_text("● live")
+    expect(page.locator("#matters")).to_contain_text("Known from 10 results on.")
+    trials.tell(9, "final 0.9", "end")
+    expect(page.locator("#matters li b")).to_have_count(1, timeout=30_000)
+
+
+@pytest.mark.slow
 def test_the_buttons_do_not_move_when_the_scripts_have_run(server: RunningServer, open_page: Any,
                                                            simulated: SimulatedTrials) -> None:
     page = open_page(server, "/")

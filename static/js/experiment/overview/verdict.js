@@ -5,7 +5,7 @@
 
 import { rest } from "../../lib/rest.js";
 import { keepWhileSame, refreshParts } from "../../ui/refreshed_parts.js";
-import { ThrottledReload } from "../throttled_reload.js";
+import { ThrottledReload } from "../../ui/throttled_reload.js";
 
 /** Shortest pauses before the card, and before what matters, is taken anew, in milliseconds. */
 const PAUSE = 5_000;
@@ -23,7 +23,10 @@ export class Verdict {
     this.status = experiment.status;
     keepWhileSame(FACTS);
     this.reload = new ThrottledReload(() => refreshParts(["verdict", "failures", ...FACTS]), PAUSE);
+    /** Whether there are enough results to tell what matters: until then the question costs little. */
+    this.areEnough = false;
     this.matters = new ThrottledReload(() => this.loadMatters(), MATTERS_PAUSE);
+    this.first = new ThrottledReload(() => this.loadMatters(), PAUSE);
     document.addEventListener("click", (event) => {
       const button = event.target instanceof Element ? event.target.closest("[data-do]") : null;
       if (!(button instanceof HTMLElement)) return;
@@ -46,14 +49,15 @@ export class Verdict {
     const ended = trials.filter((trial) => trial.ended_at);
     if (!ended.length) return;
     this.reload.ask();
-    this.matters.ask();
+    (this.areEnough ? this.matters : this.first).ask();
   }
 
   async loadMatters() {
     const place = document.querySelector("#matters ol");
     const found = await rest("GET", `experiments/${this.id}/parameters/importance/`);
     if (!place) return;
-    if (found.looked_at === 0) {
+    this.areEnough = found.looked_at > 0;
+    if (!this.areEnough) {
       say(place, found.trials < found.needed ? `Known from ${found.needed} results on.` : "There are no parameters to compare.");
       return;
     }
