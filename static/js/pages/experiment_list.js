@@ -1,6 +1,6 @@
 /** Keeps the list of experiments live; archives, deletes and tags. */
 
-import { ThrottledReload } from "../ui/throttled_reload.js";
+import { ThrottledReload } from "../lib/throttled_reload.js";
 import { showError } from "../ui/action_error.js";
 import { confirmed } from "../ui/confirm.js";
 import { live } from "../lib/live.js";

@@ -51,7 +51,9 @@ def test_a_framework_without_pods_names_the_quota_that_has_no_room_for_them(benc
 def test_a_quota_that_has_room_or_counts_other_pods_is_not_blamed(bench, cluster, waiting) -> None:
     quota(cluster, {"pods": "1", "requests.cpu": "2"}, {"pods": "4", "requests.cpu": "4"})
     service, form = waiting()
-    bench.wait("the quotas were asked for", lambda: cluster.verbs["list", "resourcequotas"] >= 2)
+    bench.wait("it waits", lambda: service.get_trial_job(form.job_name).message == "The Framework waits for its pods.")
+    asked = cluster.verbs["list", "resourcequotas"]
+    bench.wait("the quotas were asked for", lambda: cluster.verbs["list", "resourcequotas"] >= asked + 2)
     assert service.get_trial_job(form.job_name).message == "The Framework waits for its pods."
 
 
@@ -60,7 +62,7 @@ def test_without_the_right_to_see_quotas_it_waits_as_before(bench, cluster, wait
     quota(cluster, {"pods": "4"}, {"pods": "4"})
     service, form = waiting()
     bench.wait("the quotas were asked for", lambda: cluster.verbs["list", "resourcequotas"])
-    assert service.get_trial_job(form.job_name).message == "The Framework waits for its pods."
+    bench.wait("it waits", lambda: service.get_trial_job(form.job_name).message == "The Framework waits for its pods.")
 
 
 def test_a_pod_that_is_refused_for_good_ends_the_trial_with_the_words_of_the_api(bench, cluster, waiting) -> None:

@@ -3,7 +3,7 @@
 import { showError } from "../../ui/action_error.js";
 import { rest, RestError } from "../../lib/rest.js";
 import { addressState, writeAddress } from "../address_state.js";
-import { ThrottledReload } from "../../ui/throttled_reload.js";
+import { ThrottledReload } from "../../lib/throttled_reload.js";
 import { CurveChart } from "./curve_chart.js";
 import { CurveTable } from "./curve_table.js";
 import { page, startHead } from "../head.js";

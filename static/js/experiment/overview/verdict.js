@@ -5,7 +5,7 @@
 
 import { rest } from "../../lib/rest.js";
 import { keepWhileSame, refreshParts } from "../../ui/refreshed_parts.js";
-import { ThrottledReload } from "../../ui/throttled_reload.js";
+import { ThrottledReload } from "../../lib/throttled_reload.js";
 
 /** Shortest pauses before the card, and before what matters, is taken anew, in milliseconds. */
 const PAUSE = 5_000;

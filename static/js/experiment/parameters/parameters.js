@@ -5,7 +5,7 @@ import { findInList } from "../../ui/find_in_list.js";
 import { digits } from "../../lib/formats.js";
 import { addressState, writeAddress } from "../address_state.js";
 import { AxisRanges } from "./axis_ranges.js";
-import { ThrottledReload } from "../../ui/throttled_reload.js";
+import { ThrottledReload } from "../../lib/throttled_reload.js";
 import { showChosen } from "./chosen_trials.js";
 import { ContourChart } from "./contour_chart.js";
 import { ComparedMetric } from "./compared_metric.js";
