@@ -67,7 +67,7 @@ class FakeNvidiaSmi:
         self.write()
 
     def looks(self) -> int:
-        """How often somebody looked at all GPUs and what runs on them: a service, and each keeper of a trial with GPUs."""
+        """How often somebody looked at all GPUs and their processes: a service, and keepers of trials with GPUs."""
         try:
             return Path(f"{self.file}.calls").read_text().count(PROCESSES)
         except FileNotFoundError:
