@@ -124,7 +124,7 @@ def test_an_assessor_whose_server_was_killed_is_told_of_the_end(make_rig, tuner,
 
 def test_a_tuner_whose_process_dies_at_the_end_receives_everything_once_more(make_rig, tuner, tmp_path: Path) -> None:
     rig = make_rig()
-    experiment = made_done(rig, tuner(seconds=0.3))
+    experiment = made_done(rig, tuner(seconds=0.6))
     kill_exiting(rig)
     rig.until(lambda: tries(experiment) is None)
     assert notes(tmp_path)[-5:] == ["begin", *ALL]
@@ -133,7 +133,7 @@ def test_a_tuner_whose_process_dies_at_the_end_receives_everything_once_more(mak
 
 def test_a_tuner_is_not_told_for_ever(make_rig, tuner, tmp_path: Path) -> None:
     rig = make_rig()
-    experiment = left_behind(rig, tuner(), tuner_exit_tries=MOST_TRIES - 1)
+    experiment = left_behind(rig, tuner(seconds=3600.0), tuner_exit_tries=MOST_TRIES - 1)
     rig.until(lambda: tries(experiment) == MOST_TRIES)
     kill_exiting(rig)
     rig.until(lambda: tries(experiment) is None)
