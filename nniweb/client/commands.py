@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +25,7 @@ from nniweb.client.errors import CannotReach, ClientError
 from nniweb.client.experiment import Experiment
 from nniweb.client.following import MOST_OF_FRONT, UNREACHABLE, Follower, RestFollowed
 from nniweb.client.written_file import write_whole
+from nniweb.process.unread_output import into_nothing
 from trainingservice.limited_json import json_fault
 from trainingservice.words.shown_value import shown
 
@@ -78,10 +77,7 @@ def tell(err: TextIO, sentence: str) -> None:
     try:
         print(sentence, file=err, flush=True)
     except OSError:
-        with contextlib.suppress(OSError):  # what is left of it would be written, and fail, when the process ends
-            descriptor = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(descriptor, err.fileno())
-            os.close(descriptor)
+        into_nothing(err)
 
 
 def found_experiment(client: Client, start: str) -> Experiment:

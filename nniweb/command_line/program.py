@@ -9,6 +9,7 @@ import sys
 from typing import TextIO
 
 from nniweb.process.garbage import do_not_look, look_seldom
+from nniweb.process.unread_output import into_nothing
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -54,7 +55,7 @@ def _let_go(stream: TextIO) -> None:
     try:
         stream.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        into_nothing(stream)
 
 
 def _run(arguments: list[str] | None) -> None:

@@ -75,20 +75,23 @@ def test_a_job_that_rings_does_not_wait_for_the_others(rig: Rig, five: list[Tria
     assert statuses().count("WAITING") == 1
 
 
+def round_on_a_full_disk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round, of which nothing can be written; afterwards there is room again."""
+    def full(*_: object) -> None:
+        raise OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(observe_trials, "_write", full)
+        with pytest.raises(OperationalError):
+            rig.rounds(1)
+
+
 def test_what_could_not_be_written_in_one_round_is_looked_at_in_the_next(
         rig: Rig, five: list[Trial], monkeypatch: pytest.MonkeyPatch) -> None:
     change_without_ringing(rig, five, WAITING)
     rig.skip(observe_trials.FULL_LOOK_SECONDS + 1)
     rig.rounds(1)
-    write = observe_trials._write
-
-    def full(*_: object) -> None:
-        raise OperationalError("database or disk is full")
-
-    monkeypatch.setattr(observe_trials, "_write", full)
-    with pytest.raises(OperationalError):
-        rig.rounds(1)
-    monkeypatch.setattr(observe_trials, "_write", write)
+    round_on_a_full_disk(rig, monkeypatch)
     rig.rounds(2)
     assert statuses() == ["WAITING"] * 5
 
@@ -116,15 +119,7 @@ def test_after_a_round_that_could_not_be_written_jobs_are_listed_anew(
         rig: Rig, five: list[Trial], monkeypatch: pytest.MonkeyPatch) -> None:
     change_without_ringing(rig, five, WAITING)
     rig.skip(observe_trials.FULL_LOOK_SECONDS + 1)
-    write = observe_trials._write
-
-    def full(*_: object) -> None:
-        raise OperationalError("database or disk is full")
-
-    monkeypatch.setattr(observe_trials, "_write", full)
-    with pytest.raises(OperationalError):
-        rig.rounds(1)
-    monkeypatch.setattr(observe_trials, "_write", write)
+    round_on_a_full_disk(rig, monkeypatch)
     change_without_ringing(rig, five, RUNNING)  # meanwhile, however long that was
     rig.rounds()
     assert statuses() == ["RUNNING"] * 5
