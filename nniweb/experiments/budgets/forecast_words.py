@@ -13,9 +13,14 @@ from trainingservice.reasons import whose_budget
 
 _NAMES: dict[Unit, str] = {"gpu_hours": "GPU-hours", "cpu_hours": "CPU-hours", "trials": "trials",
                            "wall_hours": "hours of trials", "money": "of money"}
-_FROM: dict[Basis, str] = {
-    "trials": "the {} trials that have ended", "earlier_experiments": "{} trials of earlier experiments with this "
-    "command", "max_trial_duration": "maxTrialDuration, the most that a trial may take"}
+_NAMES_OF_ONE: dict[Unit, str] = {"gpu_hours": "GPU-hour", "cpu_hours": "CPU-hour", "trials": "trial",
+                                  "wall_hours": "hour of trials", "money": "of money"}
+#: By how many trials it is known how long one takes: of several, and of one.
+_FROM: dict[Basis, tuple[str, str]] = {
+    "trials": ("the {} trials that have ended", "the trial that has ended"),
+    "earlier_experiments": ("{} trials of earlier experiments with this command",
+                            "a trial of an earlier experiment with this command"),
+    "max_trial_duration": ("maxTrialDuration, the most that a trial may take",) * 2}
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,11 @@ def budget_rows(budgets: Iterable[Standing], found: Forecast | None = None) -> l
 
 
 def amount_in_words(amount: Decimal, unit: Unit) -> str:
-    """Such as 2.5 GPU-hours."""
-    return f"{round(float(amount), 2):g} {_NAMES[unit]}"
+    """Such as 2.5 GPU-hours, 1 trial or less than 0.01 hours of trials."""
+    number = round(float(amount), 2)
+    if amount and not number:
+        return f"less than 0.01 {_NAMES[unit]}"
+    return f"{number:g} {_NAMES_OF_ONE[unit] if number == 1 else _NAMES[unit]}"
 
 
 def spending_in_words(spending: Spending) -> str:
@@ -63,9 +71,9 @@ def forecast_in_words(found: Forecast) -> list[str]:
     """Nothing where there is no budget and nothing is known."""
     sentences = []
     if found.expected is not None and found.basis is not None:
-        seconds = f"{round(found.seconds_per_trial or 0.0, 1):g} s a trial, by {_FROM[found.basis]}"
+        known = _FROM[found.basis][found.known_trials == 1].format(found.known_trials)
         sentences.append(f"Expected in all: {spending_in_words(found.expected)} "
-                         f"({seconds.format(found.known_trials)}).")
+                         f"({round(found.seconds_per_trial or 0.0, 1):g} s a trial, by {known}).")
     elif found.budgets:
         sentences.append("What the experiment will take is not known: "
                          + ("no earlier trial shows how long one takes." if found.seconds_per_trial is None else
@@ -76,7 +84,7 @@ def forecast_in_words(found: Forecast) -> list[str]:
         for unit in budget.limits:
             left = max(budget.left(unit), Decimal(0))
             said = f"Of {whose} ({amount_in_words(budget.limits[unit], unit)} {period}), " \
-                   f"{amount_in_words(left, unit)} {'is' if unit == 'money' else 'are'} left"
+                   f"{amount_in_words(left, unit)} {'is' if unit == 'money' or round(left, 2) == 1 else 'are'} left"
             if left <= 0:
                 sentences.append(f"{said}: trials wait until there is more.")
             elif unit in found.exceeds(budget):

@@ -206,6 +206,7 @@ function heard(frame) {
       structure ||= elsewhere.get(experiment.id) !== forFilters(experiment);
       elsewhere.set(experiment.id, forFilters(experiment));
     } else {
+      elsewhere.delete(experiment.id); // it may leave, and come back as it was when it was elsewhere
       structure ||= row.dataset.status !== experiment.status
         || /** @type {HTMLElement} */ (cell(row, "archived")).hidden === experiment.archived;
       fill(row, experiment);
@@ -235,10 +236,37 @@ async function act(row, action) {
     });
     if (sure) await rest("DELETE", `experiments/${id}/`);
   } else {
-    await rest("PATCH", `experiments/${id}/`, { archived: row.querySelector('[data-action="archive"]')?.textContent === "Archive" });
+    await archive(id ?? "", name, row.querySelector('[data-action="archive"]')?.textContent === "Archive");
   }
   refresh();
 }
+
+const archivedNote = /** @type {HTMLElement} */ (document.getElementById("archived-note"));
+/** Takes back what the note says. */
+let undo = async () => {};
+
+/**
+ * Put an experiment out of sight or bring it back, and say so: its row may leave the list.
+ * @param {string} id
+ * @param {string} name
+ * @param {boolean} archived
+ */
+async function archive(id, name, archived) {
+  await rest("PATCH", `experiments/${id}/`, { archived });
+  showText(archivedNote.querySelector("span"), archived ? `${name} is archived.` : `${name} is no longer archived.`);
+  undo = () => archive(id, name, !archived);
+  archivedNote.hidden = false;
+}
+
+archivedNote.querySelector("button")?.addEventListener("click", async (event) => {
+  showError(null);
+  try {
+    await undo();
+    refresh();
+  } catch (error) {
+    showError(error, /** @type {Element} */ (event.currentTarget));
+  }
+});
 
 document.addEventListener("click", async (event) => {
   const button = event.target instanceof Element ? event.target.closest("#experiments button[data-action]") : null;

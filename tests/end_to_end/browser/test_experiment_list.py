@@ -170,7 +170,8 @@ def test_a_refused_tag_says_why_and_is_not_there(server: RunningServer, open_pag
 
 
 @pytest.mark.slow
-def test_archive_bring_back_and_delete(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+def test_archive_bring_back_and_delete(server: RunningServer, open_page: Any, tmp_path: Path,
+                                       fruit: dict[str, str]) -> None:
     trials = LedTrials(server, tmp_path, experimentName="plum", maxTrialNumber=1)
     page, onlooker = open_page(server, "/?q=plum"), open_page(server, "/?q=plum&archived=all")
     plum = row(page, "plum")
@@ -183,6 +184,12 @@ def test_archive_bring_back_and_delete(server: RunningServer, open_page: Any, tm
     onlooker.evaluate(MARK)
     trials.tell(0, "final 0.5", "end")
     plum.get_by_role("button", name="Archive").click()  # appears with the end
+    expect(page.get_by_text("No experiment matches this filter.")).to_be_visible()
+    expect(page.locator("#archived-note")).to_contain_text("plum is archived.")
+    page.get_by_role("button", name="Undo").click()
+    expect(plum).to_have_count(1)
+    expect(page.locator("#archived-note")).to_contain_text("plum is no longer archived.")
+    page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("No experiment matches this filter.")).to_be_visible()
     theirs = row(onlooker, "plum")
     expect(theirs.locator("[data-cell=archived]")).to_be_visible()

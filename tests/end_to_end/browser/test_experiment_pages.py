@@ -98,6 +98,7 @@ def test_the_overview_shows_the_best_trials_and_how_long_they_took(server: Runni
     expect(page.locator("#duration-chart canvas")).to_be_visible()
     expect(page.locator("#events")).to_contain_text("launched")
     expect(page.locator("#verdict .big")).to_contain_text("trial 1")
+    expect(page.locator("#budgets")).to_contain_text("by the 2 trials that have ended", timeout=30_000)
     assert not_reloaded(page)
     page.get_by_role("button", name="by time").click()
     page.get_by_label("log y").check()

@@ -10,8 +10,8 @@ import { ThrottledReload } from "../../lib/throttled_reload.js";
 /** Shortest pauses before the card, and before what matters, is taken anew, in milliseconds. */
 const PAUSE = 5_000;
 const MATTERS_PAUSE = 60_000;
-/** By which tuner Auto proposes, and how well results of earlier experiments agree. */
-const FACTS = ["tuner-choice", "started-from"];
+/** By which tuner Auto proposes, how well results of earlier experiments agree, and what was used so far. */
+const FACTS = ["tuner-choice", "started-from", "budgets"];
 /** So many parameters are named. */
 const NAMED = 2;
 

@@ -12,8 +12,8 @@ from django.test import Client
 from django.utils import timezone
 
 from nniweb.experiments.budgets.forecast import forecast, forecast_launch
-from nniweb.experiments.budgets.forecast_words import forecast_in_words
-from nniweb.experiments.budgets.spending import Spending
+from nniweb.experiments.budgets.forecast_words import amount_in_words, forecast_in_words
+from nniweb.experiments.budgets.spending import Spending, Unit
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.lifecycle.trial_end import TrialEnd
 from nniweb.experiments.models import Attempt, Budget, Cluster, Experiment, Price, User
@@ -61,6 +61,22 @@ def test_the_rest_is_expected_to_take_what_trials_took_so_far(half_way: Experime
                         "the 2 trials that have ended).")
     assert words[1].startswith("Of the budget of ada (30 GPU-hours in total), ")
     assert words[1].endswith("GPU-hours are left, which is less than expected: trials will wait.")
+
+
+@pytest.mark.parametrize(("amount", "unit", "words"), [
+    ("0", "trials", "0 trials"), ("1", "trials", "1 trial"), ("1.004", "wall_hours", "1 hour of trials"),
+    ("0.0001", "wall_hours", "less than 0.01 hours of trials"), ("2.5", "gpu_hours", "2.5 GPU-hours"),
+    ("1", "money", "1 of money")])
+def test_an_amount_is_said_as_a_person_would(amount: str, unit: Unit, words: str) -> None:
+    assert amount_in_words(Decimal(amount), unit) == words
+
+
+def test_what_is_known_by_one_trial_is_said_so(make_experiment: Callable[..., Experiment],
+                                               make_attempt: Callable[..., Attempt]) -> None:
+    experiment = make_experiment()
+    ended(make_attempt(experiment), 3600)
+    [sentence] = forecast_in_words(forecast(experiment, timezone.now()))
+    assert sentence.endswith("(3600 s a trial, by the trial that has ended).")
 
 
 def test_the_time_limit_of_an_experiment_counts_and_without_limits_nothing_is_known(half_way: Experiment) -> None:
