@@ -68,6 +68,6 @@ class AgentProcess:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self.closed.wait(5)
+        self.closed.wait(60)
         self.process.stdin.close()
         self.process.stdout.close()

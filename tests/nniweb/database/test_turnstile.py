@@ -44,7 +44,7 @@ def test_who_came_first_is_served_first() -> None:
         wait_until_queued(turnstile, number + 1)
     turnstile.release()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert served == [0, 1, 2, 3, 4]
     turnstile.acquire()  # and it is free again
 
@@ -89,6 +89,6 @@ def test_the_turn_ends_however_the_transaction_ends(how: str) -> None:
             Cluster.objects.create(name="another", platform="docile")
 
     thread = in_thread(another)
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     assert Cluster.objects.filter(name="another").exists()

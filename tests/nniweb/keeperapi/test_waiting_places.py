@@ -11,6 +11,7 @@ from django.utils import timezone
 from nniweb.experiments.lifecycle.places import give
 from nniweb.experiments.models import Attempt, Place
 from nniweb.experiments.pubsub import doorbell
+from nniweb.keeperapi import waiting_places
 from nniweb.keeperapi.application import KeeperApplication
 from tests.nniweb.keeperapi.test_keeper_application import acall, application, call  # noqa: F401  a fixture
 
@@ -45,7 +46,9 @@ def test_a_place_is_told_that_there_is_nothing_yet(application, host) -> None:  
     assert Place.objects.get().job_name == host.job_name
 
 
-def test_a_question_that_waits_is_answered_when_the_bell_rings(application, host, make_attempt) -> None:  # noqa: F811
+def test_a_question_that_waits_is_answered_when_the_bell_rings(
+        application, host, make_attempt, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(waiting_places, "LOOK_SECONDS", 600.0)  # so that nothing but the bell can answer
     assert ask(application, host)[0] == 200
 
     def give_next() -> str:
@@ -55,18 +58,17 @@ def test_a_question_that_waits_is_answered_when_the_bell_rings(application, host
         doorbell.ring(attempt.trial.experiment_id, needs_round=False)
         return attempt.job_name
 
-    async def both() -> tuple[bytes, str, float]:
-        waits = asyncio.create_task(acall(application, "POST", f"trials/{host.job_name}/next", question(host, wait=15)))
+    async def both() -> tuple[bytes, str]:
+        waits = asyncio.create_task(acall(application, "POST", f"trials/{host.job_name}/next", question(host, wait=60)))
         while not application.places._waiting:
             assert not waits.done()
             await asyncio.sleep(0.01)
         name = await asyncio.to_thread(give_next)
-        began = time.monotonic()
-        return (await waits)[2], name, time.monotonic() - began
+        return (await asyncio.wait_for(waits, 120))[2], name
 
-    body, name, took = asyncio.run(both())
+    body, name = asyncio.run(both())
     job = json.loads(body)["job"]
-    assert (job["job_name"], took < 1.5) == (name, True)
+    assert job["job_name"] == name
     assert set(job) >= {"token", "parameters", "limits", "environment"}
     assert not application.places._waiting
 

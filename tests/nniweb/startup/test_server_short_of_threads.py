@@ -195,7 +195,7 @@ def test_calls_wait_for_the_threads_there_are_and_are_refused_where_there_is_non
     is_free.set()
     until(lambda: done == [2, 3])
     threads.close()
-    threads.join(5)
+    threads.join(60)
 
 
 def test_a_call_that_raises_takes_no_thread_from_those_behind_it() -> None:
@@ -204,7 +204,7 @@ def test_a_call_that_raises_takes_no_thread_from_those_behind_it() -> None:
     assert threads.submit(done.set)
     assert done.wait(90)
     threads.close()
-    threads.join(5)
+    threads.join(60)
 
 
 class Host:
@@ -252,7 +252,7 @@ def host() -> Iterator[Host]:
     made = Host()
     yield made
     made.host.close()
-    made.host.join(5)
+    made.host.join(60)
 
 
 def test_a_submission_for_which_there_is_no_thread_is_told_as_one_to_be_made_later(

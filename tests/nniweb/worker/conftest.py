@@ -167,7 +167,7 @@ def make_rig(transactional_db: None, tuner_client: TunerClient,
         platforms.unregister(name)
     for thread in threading.enumerate():
         if thread.name.startswith("service-test"):
-            thread.join(5)
+            thread.join(60)
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_replies_find_their_requests_in_any_order(agent):
     for request in reversed(requests):
         agent.send(id=request["id"], ok=True, state={"state": request["folder"]})
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert results == {"/a": "/a", "/b": "/b"}
 
 

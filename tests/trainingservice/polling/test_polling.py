@@ -744,7 +744,7 @@ def test_run_works_until_clean_up_and_wakes_up_for_a_submission(service, cloud):
     service.submit_trial_job(form("a"))
     assert started.wait(90)
     service.clean_up()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     service.clean_up()
     with pytest.raises(TemporaryError):
