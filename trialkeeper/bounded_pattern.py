@@ -19,14 +19,21 @@ class _TimeIsUp(Exception):
 
 
 class _Timer:
-    """Raises _TimeIsUp while it is armed."""
+    """Raises _TimeIsUp while it is armed, again and again: Python throws away what is raised in a destructor."""
 
-    is_armed = False
+    _is_armed = False
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self.is_armed:
-            self.is_armed = False
+        if self._is_armed:
             raise _TimeIsUp
+
+    def arm(self, seconds: float) -> None:
+        self._is_armed = True
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
+
+    def disarm(self) -> None:
+        self._is_armed = False
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 _timer = _Timer()
@@ -64,13 +71,12 @@ class BoundedPattern:
         search, append = self._search, found.append
         try:
             try:
-                _timer.is_armed = True
-                signal.setitimer(signal.ITIMER_VIRTUAL, self._seconds)
+                _timer.arm(self._seconds)
                 for line in lines[len(found):]:
                     append(search(line))
             finally:
-                _timer.is_armed = False
-                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+                _timer.disarm()
         except _TimeIsUp:
+            _timer.disarm()  # it may have been raised on the way to the line above
             return len(found) == len(lines)
         return True

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 
 import pytest
@@ -40,6 +41,30 @@ def test_an_expression_that_explodes_is_bounded_and_given_up_after_three_lines(p
     assert [match is not None for match in found[:3]] == [matches, False, matches]
     assert found[5] is None
     assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] == 0
+
+
+def test_a_line_is_bounded_also_where_the_time_was_up_in_a_destructor(monkeypatch):
+    """Python throws away what a destructor raises, and with it the end of the time."""
+    thrown_away = []
+    monkeypatch.setattr(sys, "unraisablehook", thrown_away.append)
+
+    class Slow:
+        def __del__(self):
+            began = time.process_time()
+            while time.process_time() - began < 0.5:
+                pass
+
+    class InTheMidst(list):
+        def __getitem__(self, which):
+            Slow()  # ends at once
+            return super().__getitem__(which)
+
+    bounded = BoundedPattern(r"(a+)+$", seconds=0.05)
+    # seconds for each of them without a limit
+    assert bounded.search(InTheMidst(["a" * 25 + "!"])) == [None]
+    assert len(thrown_away) > 0
+    assert bounded.slow_lines == 1
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 def test_the_many_lines_before_a_line_do_not_cost_it_its_time():
