@@ -15,9 +15,10 @@ from nniweb.experiments.sql import database_health
 from nniweb.tuning.process import tuner_child
 from tests.forking.tuners import start_or_fork
 from tests.nniweb.migrated_once import django_db_modify_db_settings, django_db_setup
+from tests.patient_looks import patient_looks
 from tests.quick_flush import quick_flush
 
-__all__ = ["django_db_modify_db_settings", "django_db_setup", "quick_flush"]
+__all__ = ["django_db_modify_db_settings", "django_db_setup", "patient_looks", "quick_flush"]
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import IO, Any
 import pytest
 
 from tests.forking import keepers as forked_keepers
+from tests.patient_looks import patient_looks
 from tests.trainingservice import jobs_of_tests
 from trainingservice.keeper.keeper_bundle import bundle_name, compiled_keeper_bytes
 from trainingservice.local import agent_process
@@ -16,6 +17,8 @@ from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing import scripted_cluster
 from trainingservice.testing.bench import Bench, PlatformUnderTest
 from trainingservice.trial_job import JobApplicationForm
+
+__all__ = ["patient_looks"]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -31,6 +31,8 @@ from trialkeeper import contract
 #: Bytes of free disk below which a trial is refused, and below which a person is warned.
 DISK_BLOCKS_BELOW = 100 * 1024 * 1024
 DISK_WARNS_BELOW = 1024 * 1024 * 1024
+#: How long the agent is waited for, in seconds: before a launch, and otherwise.
+QUICK, PATIENT = 1.5, 30.0
 #: How long the no-op trial may take, in seconds.
 TRIAL_DEADLINE = 15.0
 #: How long an image is waited for, in seconds: before a launch, and otherwise. A pull that takes longer goes on.
@@ -75,7 +77,7 @@ def rehearse_local(folder: Path, agents: LocalAgents, options: LocalTrialOptions
     try:
         client = agents.of(os_user).client()
         if wants_gpus or not quick:
-            findings += _gpus(client, request, machine, wants_gpus, timeout=1.5 if quick else 30.0)
+            findings += _gpus(client, request, machine, wants_gpus, timeout=QUICK if quick else PATIENT)
         if not quick:
             findings.append(control_groups_finding(client, machine))
             scratch = folder if user_folder is None else user_folder.path

@@ -13,7 +13,6 @@ from trainingservice.slurm.service import SlurmTrainingService
 
 @pytest.fixture
 def rehearse(bench, monkeypatch):
-    monkeypatch.setattr(rehearsal, "QUICK", 20.0)  # this machine may be busy with other tests
     monkeypatch.setattr(rehearsal, "JOB_DEADLINE", 120.0)
 
     def rehearse(quick=True, options=None, **settings):

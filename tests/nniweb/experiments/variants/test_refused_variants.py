@@ -100,7 +100,7 @@ def test_odd_patches_are_refused(vary: Vary, patch: str, problem: str) -> None:
 def test_patches_that_would_take_long_are_refused_soon(vary: Vary, patch: str, problem: str) -> None:
     began = time.process_time()
     assert problem in refusal(vary, patch)[1]
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(("files", "problem"), [
