@@ -31,7 +31,7 @@ def test_a_part_that_raises_begins_again_with_growing_pauses_until_it_is_told_to
         begun.append(time.monotonic())
         if len(begun) < 4:
             raise SystemExit("not even this ends it")
-        stopping.wait(20)
+        stopping.wait(60)
 
     thread = LastingThread("brittle", work, stopping=stopping, pauses=(0.02, 0.3))
     thread.start()
@@ -39,7 +39,7 @@ def test_a_part_that_raises_begins_again_with_growing_pauses_until_it_is_told_to
     assert begun[1] - begun[0] < 0.3 <= begun[2] - begun[1]
     assert thread.is_alive
     stopping.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive
     assert len(begun) == 4, "what returns is done"
 
@@ -58,7 +58,7 @@ def test_a_part_that_waits_to_begin_again_says_what_was_wrong_and_nothing_privat
     until(lambda: "/home/somebody/secret" in caplog.text)  # the log is for who looks after the server
     assert next(part.is_vital for part in parts_in_trouble() if part.name == "writer")
     stopping.set()
-    thread.join(20)
+    thread.join(60)
     assert "writer" not in troubles(), "the pause was cut short, and what has ended is missed by nobody"
 
 
@@ -77,7 +77,7 @@ def test_a_part_is_started_once_and_after_a_start_that_failed_once_more(monkeypa
 
     def work() -> None:
         threads.add(threading.get_ident())
-        stopping.wait(20)
+        stopping.wait(60)
 
     thread = LastingThread("late", work, stopping=stopping)
     with monkeypatch.context() as patch:
@@ -90,7 +90,7 @@ def test_a_part_is_started_once_and_after_a_start_that_failed_once_more(monkeypa
     thread.start()
     until(lambda: threads)
     stopping.set()
-    thread.join(20)
+    thread.join(60)
     assert len(threads) == 1
 
 

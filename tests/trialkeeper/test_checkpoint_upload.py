@@ -69,7 +69,7 @@ def no_thread_stays() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -61,7 +61,7 @@ class Controllers:
         with self.store.changed:
             self._closed = True
             self.store.changed.notify_all()
-        self._thread.join(10)
+        self._thread.join(60)
 
     # --- for controllers -------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class Node:
             running.closed = True
             running.kill_all()
         for running in list(self._pods.values()):
-            running.thread.join(10)
+            running.thread.join(60)
 
 
 class _Pod:
@@ -160,7 +160,7 @@ class _Pod:
         self.thread.join(grace)
         if self.thread.is_alive():
             self.kill_all()
-            self.thread.join(10)
+            self.thread.join(60)
         self._store.remove("pods", self._namespace, self.name)
 
     def ask_to_end(self) -> None:

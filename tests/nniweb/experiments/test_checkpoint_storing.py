@@ -164,7 +164,7 @@ def test_what_waits_while_a_transaction_is_written_shares_the_next_one() -> None
     def write(items: Sequence[int]) -> None:
         written.append(sorted(items))
         is_writing.set()
-        goes_on.wait(20)
+        goes_on.wait(60)
 
     shared = SharedTransactions(write)
     threads = [threading.Thread(target=shared.write, args=(number,)) for number in range(5)]
@@ -176,7 +176,7 @@ def test_what_waits_while_a_transaction_is_written_shares_the_next_one() -> None
         assert not goes_on.wait(0.01)
     goes_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert written == [[0], [1, 2, 3, 4]]
 
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_written_is_told_to_who_wanted_it_and_to_nobody_else() ->
 
     def write(items: Sequence[int]) -> None:
         is_writing.set()
-        goes_on.wait(20)
+        goes_on.wait(60)
         if 3 in items:
             raise ValueError("three")
         written.extend(items)
@@ -209,5 +209,5 @@ def test_what_cannot_be_written_is_told_to_who_wanted_it_and_to_nobody_else() ->
         assert not goes_on.wait(0.01)
     goes_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert (sorted(written), errors) == ([0, 1, 2, 4], [3])

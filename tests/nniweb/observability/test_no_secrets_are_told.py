@@ -84,7 +84,7 @@ def console(form: str = "text") -> Iterator[io.StringIO]:
 def in_a_thread(work: Callable[[], None]) -> None:
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_a_message_is_masked_with_the_secrets_of_its_own_work_and_no_others(secret: str) -> None:
@@ -133,10 +133,10 @@ def test_the_threads_of_some_work_know_what_it_knows_and_those_of_others_do_not(
         hosted.submit(lambda: say("call"))
     for thread in ours:
         thread.start()
-        thread.join(10)
+        thread.join(60)
     hosted.submit(lambda: say("call of others"))
     hosted.close()
-    hosted.join(10)
+    hosted.join(60)
     in_a_thread(lambda: say("others"))
     assert said == {"own": "***", "own again": "***", "call": "***", "others": secret, "call of others": secret}
 

@@ -189,7 +189,7 @@ def test_calls_wait_for_the_threads_there_are_and_are_refused_where_there_is_non
     with pytest.raises(RuntimeError, match=NO_THREAD):
         threads.submit(lambda: done.append(1))
     no_threads.for_names = ()
-    assert threads.submit(lambda: is_free.wait(20) and done.append(2))
+    assert threads.submit(lambda: is_free.wait(60) and done.append(2))
     no_threads.for_names = ("calls",)
     assert threads.submit(lambda: done.append(3)), "behind the one that is going on"
     is_free.set()

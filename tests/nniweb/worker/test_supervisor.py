@@ -43,7 +43,7 @@ def supervisor():
     supervisor.thread = thread
     yield supervisor
     supervisor.stop()
-    thread.join(20)
+    thread.join(60)
     platforms.unregister("docile")
     assert not thread.is_alive()
 
@@ -213,7 +213,7 @@ def test_a_clean_stop_hands_everything_over_at_once(supervisor: Supervisor) -> N
     Cluster.objects.create(name="one", platform="docile")
     until(lambda: held() == {"one"})
     supervisor.stop()
-    supervisor.thread.join(20)
+    supervisor.thread.join(60)
     assert held() == set()
     assert not Worker.objects.exists()
 
@@ -232,7 +232,7 @@ def test_a_stop_is_not_kept_waiting_until_the_next_look(monkeypatch: pytest.Monk
     thread.start()
     assert waits.wait(60)
     supervisor.stop()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert not Worker.objects.exists()
 
@@ -288,7 +288,7 @@ def started(supervisor: Supervisor) -> Iterator[None]:
         yield
     finally:
         supervisor.stop()
-        thread.join(20)
+        thread.join(60)
     assert not thread.is_alive()
 
 

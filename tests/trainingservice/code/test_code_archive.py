@@ -278,8 +278,8 @@ def test_a_folder_that_is_swapped_for_a_link_again_and_again_never_gives_what_is
     swapping.start()
     packed = refused = 0
     try:
-        deadline = time.monotonic() + 20
-        while (packed < 20 or refused < 20) and time.monotonic() < deadline:
+        began = time.monotonic()  # a busy machine may do one of the two seldom
+        while (packed < 20 or refused < 20) and time.monotonic() - began < (20 if packed and refused else 120):
             try:
                 archive = pack_code(code, tmp_path / "out").path
             except CodeRefused:

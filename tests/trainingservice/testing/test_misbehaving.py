@@ -45,7 +45,7 @@ def test_a_docile_run_ends_with_clean_up(make):
     thread = threading.Thread(target=service.run)
     thread.start()
     service.clean_up()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -63,7 +63,7 @@ def test_one_that_never_answers_hangs_until_it_is_released(make):
     assert service.hanging.wait(90)
     assert not ended
     service.released.set()
-    thread.join(10)
+    thread.join(60)
     assert ended
     assert service.list_trial_jobs() == []
 
@@ -140,7 +140,7 @@ def test_one_that_never_closes_stays_in_run_until_it_is_released(make):
     thread.join(0.05)
     assert thread.is_alive()
     service.released.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 

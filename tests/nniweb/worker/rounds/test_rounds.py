@@ -660,4 +660,4 @@ def test_a_slot_is_filled_by_the_bell_not_by_the_next_round(rig: Rig, monkeypatc
         wait_until(lambda: submitted() >= 2, 60, "a trial that is submitted before the next round")
     finally:
         rig.runner.stop()
-        rig.runner.join(20)
+        rig.runner.join(60)
