@@ -78,6 +78,7 @@ class ByTheDaphneCommand(RunningServer):
 
 
 def test_strangers_are_refused_while_their_bytes_arrive(watched: Watched) -> None:
+    watched.server.wait_until(lambda: watched.server.request("GET", "/readyz").status_code == 200)
     before = psutil.Process(watched.server.pid).memory_info().rss
     body = b"x" * 8 * MIB
     bearer = "Authorization: Bearer wrong\r\n"

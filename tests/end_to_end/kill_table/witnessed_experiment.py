@@ -164,7 +164,9 @@ class WitnessedExperiment:
         assert row["final_number"] == row["parameters"]["x"]
 
     def ledger_agrees(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """The ledger has each attempt once, and the time of each trial as the trial's own file says, within a second.
+        """The ledger has each attempt once, and the time of each trial as the trial's own file says.
+
+        A second more or less, or half as much again: on a busy machine the end of a process is seen late.
 
         Where a platform has no keepers nobody measures: then it is no less than that, and no more than the server saw.
         """
@@ -182,7 +184,8 @@ class WitnessedExperiment:
             row["ended_at"]) - datetime.fromisoformat(row["started_at"])).total_seconds() for row in rows}
         wrong = {trial: (charged[trial], own[trial], [row for row in told if row[0] == trial])
                  for trial in charged
-                 if not own[trial] - 1.0 <= charged[trial] <= max(own[trial], seen.get(trial, 0.0)) + 1.0}
+                 if not own[trial] - 1.0 <= charged[trial] <= max(own[trial] + max(1.0, own[trial] / 2),
+                                                                 seen.get(trial, 0.0) + 1.0)}
         assert not wrong, f"seconds in the ledger, seconds by the trial's own file: {wrong}"
 
     @property
