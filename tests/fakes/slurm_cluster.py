@@ -41,7 +41,7 @@ _SETTINGS = {
     "AccountingStorageType": "accounting_storage/none", "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_CPU",
     "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0,sched_interval=1",
-    "ReturnToService": "2", "KillWait": "10", "MinJobAge": "300", "MpiDefault": "none",
+    "ReturnToService": "2", "KillWait": "30", "MinJobAge": "300", "MpiDefault": "none",
     "SlurmdParameters": "config_overrides",
 }
 

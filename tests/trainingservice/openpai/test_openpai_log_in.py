@@ -6,7 +6,7 @@ import logging
 
 from tests.trainingservice.jobs_of_tests import lasting
 from tests.trainingservice.openpai.conftest import name_of
-from trainingservice.openpai import token_doubt
+from trainingservice.openpai import rehearsal, token_doubt
 from trainingservice.openpai.token_doubt import BLAME_AFTER, FORGET_AFTER, TokenDoubt
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -166,6 +166,7 @@ def test_the_rehearsal_blames_a_token_that_is_refused_again_and_names_the_other_
 def test_a_log_in_that_is_never_answered_is_not_the_passwords_fault(bench, platform, cluster, monkeypatch):
     settings = platform.settings(password=cluster.password)
     monkeypatch.setattr(platform, "settings", lambda: settings)
+    monkeypatch.setattr(rehearsal, "QUICK_TIMEOUT", (1.0, 2.0))
     cluster.kubernetes.clear()
     found = rights(platform, bench)
     cluster.kubernetes.set()
