@@ -29,7 +29,7 @@ def objective(trial):
 
 if __name__ == "__main__":
     study = create_study(study_name="s", storage="sqlite:///none/at/all.db", load_if_exists=True)
-    study.optimize(objective, n_trials=100, timeout=500)
+    study.optimize(objective, n_trials=100, timeout=5)
     print("after")
 """
 

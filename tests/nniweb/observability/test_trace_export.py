@@ -160,13 +160,16 @@ def test_a_dead_collector_delays_neither_the_work_nor_the_end(answers: bool, bla
         assert exporter is not None
         export = TraceExport("here", exporter)
         tracing.record_with(export)
-        begun = time.monotonic()
+        begun, slowest = time.monotonic(), 0.0
         for number in range(5000):  # more than the queue holds
+            one = time.thread_time()
             tracing.passed("report", 0.001, experiment="exp", trial=f"t{number}", status=200)
+            slowest = max(slowest, time.thread_time() - one)
+        assert slowest < 1.0  # the exporter's own limit is 10 s
         assert time.monotonic() - begun < 60
         begun = time.monotonic()
         export.close()
-        assert time.monotonic() - begun < SECONDS_AT_END + 7  # the exporter's own limit is 10 s
+        assert time.monotonic() - begun < SECONDS_AT_END + 5
 
 
 def test_a_recorder_that_fails_leaves_the_work_alone(caplog: pytest.LogCaptureFixture) -> None:

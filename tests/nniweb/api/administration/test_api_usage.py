@@ -158,6 +158,6 @@ def test_a_hundred_thousand_trials_are_counted_by_the_database(api, make_experim
         [Attempt(trial_id=pk, job_name=f"j{pk}", stage=Attempt.Stage.ENDED, created_at=now,
                  started_at=now - timedelta(hours=1), ended_at=now)
          for pk in Trial.objects.values_list("pk", flat=True)], batch_size=5000)
-    began = time.process_time()
+    began = time.monotonic()
     assert rows(api) == [("ada", None, 0, 0, 0, 100_000.0)]
-    assert time.process_time() - began < 5
+    assert time.monotonic() - began < 5
