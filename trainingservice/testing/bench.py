@@ -20,7 +20,7 @@ from trainingservice.errors import TemporaryError, TrainingServiceError
 from trainingservice.gpus.gpu_slots import MemoryGpuBook
 from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.testing.keeper_server import KeeperServer
-from trainingservice.testing.processes import end_processes, processes_of, since_boot
+from trainingservice.testing.processes import RunningProcess, end_processes, processes_of, since_boot
 from trainingservice.trial_job import (
     HyperParameters,
     JobApplicationForm,
@@ -281,6 +281,12 @@ class Bench:
 
         ``clean_up``: remove what the experiments left on the platform, too: a cluster may outlive the suite.
         """
+        left: list[RunningProcess] = []
+
+        def none_is_left() -> bool:
+            left[:] = processes_of(self._marks(), self._began) if self.platform.runs_here else []
+            return not left
+
         try:
             if clean_up and self._forms and not self._services:
                 self.open_service()
@@ -294,10 +300,12 @@ class Bench:
                     for experiment in dict.fromkeys(form.experiment_id for form in self._forms):
                         self._remove(service, experiment)
                 self.close_service(service)
-            if self.platform.runs_here:
-                self.wait_if_it_comes(lambda: not self.processes(), END_PATIENCE)
+            # the look that ends the wait decides: what another one finds may only just have begun
+            self.wait_if_it_comes(none_is_left, END_PATIENCE)
+        except BaseException:
+            none_is_left()
+            raise
         finally:
-            left = processes_of(self._marks(), self._began) if self.platform.runs_here else []
             end_processes(left)
         assert not left, f"these processes were left behind: {left}"
 

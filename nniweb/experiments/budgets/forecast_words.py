@@ -58,7 +58,12 @@ def amount_in_words(amount: Decimal, unit: Unit) -> str:
     number = round(float(amount), 2)
     if amount and not number:
         return f"less than 0.01 {_NAMES[unit]}"
-    return f"{number:g} {_NAMES_OF_ONE[unit] if number == 1 else _NAMES[unit]}"
+    return f"{number:g} {(_NAMES_OF_ONE if _is_one(amount) else _NAMES)[unit]}"
+
+
+def _is_one(amount: Decimal) -> bool:
+    """Whether it is shown as 1."""
+    return round(float(amount), 2) == 1
 
 
 def spending_in_words(spending: Spending) -> str:
@@ -84,7 +89,7 @@ def forecast_in_words(found: Forecast) -> list[str]:
         for unit in budget.limits:
             left = max(budget.left(unit), Decimal(0))
             said = f"Of {whose} ({amount_in_words(budget.limits[unit], unit)} {period}), " \
-                   f"{amount_in_words(left, unit)} {'is' if unit == 'money' or round(left, 2) == 1 else 'are'} left"
+                   f"{amount_in_words(left, unit)} {'is' if unit == 'money' or _is_one(left) else 'are'} left"
             if left <= 0:
                 sentences.append(f"{said}: trials wait until there is more.")
             elif unit in found.exceeds(budget):

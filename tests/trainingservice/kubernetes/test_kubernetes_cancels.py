@@ -28,7 +28,7 @@ def test_a_cancel_that_comes_between_secret_and_job_takes_the_job_away(bench, cl
     service.submit_trial_job(form)
     detail = bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED)
     assert "stopped before" in detail.message
-    bench.wait("the job is gone", lambda: cluster.store.all("jobs") == [])
+    bench.wait("the job is gone, and its pod", lambda: cluster.store.all("jobs") == cluster.store.all("pods") == [])
     assert not (bench.witness / "started").exists()
     other.clean_up()
 

@@ -77,3 +77,19 @@ def test_a_bench_fails_for_a_process_that_is_left_and_ends_it(tmp_path, monkeypa
             bench.close()
         assert process.wait(90) < 0
         bench.close()
+
+
+def test_a_bench_takes_no_process_that_only_just_begins_for_one_that_was_left(tmp_path, monkeypatch):
+    begun = []
+
+    def looks(marks, since=0.0):
+        found = processes_of(marks, since)
+        begun.append(sleeper(cwd=tmp_path))  # after this look, and before another one
+        return found
+
+    monkeypatch.setattr("trainingservice.testing.bench.processes_of", looks)
+    with KeeperReceiver() as receiver:
+        Bench(NothingUnderTest(tmp_path / "platform"), receiver, tmp_path).close()
+    assert [process.poll() for process in begun] == [None]
+    end_processes(processes_of([str(tmp_path)]))
+    assert begun[0].wait(90) < 0
