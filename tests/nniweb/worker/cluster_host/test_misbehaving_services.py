@@ -213,7 +213,21 @@ def test_another_worker_takes_over_what_the_first_left(make_rig) -> None:
     assert Trial.objects.latest("sequence_id").ask_number == 2
 
 
+class WithoutWords(Exception):
+    """As the errors of some libraries, which cannot be made a text."""
+
+    def __str__(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+def fail_without_words(*_: object) -> None:
+    raise WithoutWords
+
+
 @pytest.mark.parametrize(("method", "defect", "said"), [
+    ("submit_trial_job", fail_without_words, "WithoutWords"),
+    ("__init__", fail_without_words, "WithoutWords"),
+    ("list_trial_jobs", fail_without_words, "WithoutWords"),
     ("submit_trial_job", lambda *_: None, "it returned None instead of a TrialJobDetail"),
     ("submit_trial_job", lambda *_: sys.exit(3), "SystemExit: 3"),
     ("run", lambda *_: sys.exit(3), "SystemExit: 3"),
