@@ -15,7 +15,7 @@ class NniWebConfig(AppConfig):
     name = "nniweb"
 
     def ready(self) -> None:
-        """Raises ImproperlyConfigured where the data folder or its keys cannot be made."""
+        """Raises ImproperlyConfigured where the data folder or its keys cannot be made, or a key is empty."""
         _make_folders(settings.DATA_FOLDER)
         try:
             _complete_settings(settings.DATA_FOLDER)
@@ -23,6 +23,8 @@ class NniWebConfig(AppConfig):
             raise ImproperlyConfigured(
                 f"The keys in {settings.DATA_FOLDER / 'keys'} cannot be read or created: {error.strerror}. Free disk "
                 "space there, or correct the permissions of the folder, and start again.") from None
+        except data_folder.EmptyKey as error:
+            raise ImproperlyConfigured(str(error)) from None
 
 
 def _make_folders(folder: Path) -> None:

@@ -19,7 +19,7 @@ from nniweb.backups.archive import plain_files, unpack
 from nniweb.backups.taking import CLUSTERS, FOLDERS, KEYS, seal_key_marks
 from nniweb.experiments.clusters.worker_presence import alive_hosts
 from nniweb.experiments.models import Worker
-from nniweb.storage.data_folder import ServerLock, prepare
+from nniweb.storage.data_folder import RESTORING, ServerLock, prepare
 from trialkeeper.durable_files import flush_file, flush_folder
 
 
@@ -130,20 +130,34 @@ def make_aside(data_folder: Path, now: datetime) -> Path:
 
 
 def _replace(data_folder: Path, scratch: Path, aside: Path | None, parts: frozenset[str]) -> None:
-    """Move the old things out and the new ones in, the database last; undone in reverse where something fails."""
+    """Move the old things out and the new ones in, the database last; undone in reverse where something fails.
+
+    Where it is killed in between a note says so, and no server starts on what is there.
+    """
+    note = data_folder / RESTORING
+    before = note.read_text() if note.exists() else None
     with tempfile.TemporaryDirectory(dir=data_folder, prefix=".restore-old-") as unwanted:
         moves = _Moves()
         try:
+            note.write_text(f"{before or ''}{aside or ''}\n")
+            flush_file(str(note))
+            flush_folder(str(data_folder))
             # keys that were only just made, where there was no installation, are kept by nobody
             _exchange(moves, data_folder, scratch, aside or Path(unwanted), parts)
             moves.flush()
         except BaseException:
             moves.undo()
+            if before is None:
+                note.unlink(missing_ok=True)
+            else:  # of one that was interrupted earlier
+                note.write_text(before)
             if aside is not None:
                 with contextlib.suppress(OSError):  # what could not be brought back stays there
                     (aside / database.POSTGRESQL).unlink(missing_ok=True)
                     aside.rmdir()
             raise
+        note.unlink()
+        flush_folder(str(data_folder))
 
 
 def _folders_below(folder: Path) -> list[str]:

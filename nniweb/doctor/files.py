@@ -14,6 +14,7 @@ from django.core.files.storage import default_storage
 from nniweb.doctor.findings import Finding, warning, well, wrong
 from nniweb.experiments.models import CodeArchive, CodeVariant, TrialFile
 from nniweb.experiments.sql.database_health import little_room
+from nniweb.storage.data_folder import why_half_restored
 from nniweb.storage.elsewhere import StorageFailed, elsewhere, files_here
 from nniweb.storage.own_files import COMMAND, START
 from trainingservice.keeper.keeper_bundle import bundle_name, compiled_keeper_bytes
@@ -41,6 +42,8 @@ def folder() -> Iterator[Finding]:
                     f"Run this command as {_owner(path)}, the owner of the folder, or change its owner to the server's "
                     f"user: chown -R USER {path}")
         return
+    if half := why_half_restored(path):
+        yield wrong("data folder", half, "docs/backup.md describes how a backup is restored.")
     strangers = [file for file in _server_files(path) if file.stat().st_uid != path.stat().st_uid]
     if strangers:
         yield wrong("data folder", f"{strangers[0]} belongs to {_owner(strangers[0])}, but the folder belongs to "

@@ -21,6 +21,18 @@ class DataFolderLocked(Exception):
                          "or choose another folder with NNIWEB_DATA.")
 
 
+class EmptyKey(ValueError):
+    """A file with a key has none: a loss of power, a full disk or a person has emptied it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is empty. Restore it from a backup. If this installation was not used yet, remove "
+                         "the file. The next start creates a new one.")
+
+
+#: In the data folder while the things of an installation are moved out and those of a backup in: a line for each time
+#: that it was begun, with where the old things are.
+RESTORING = "restore-unfinished"
+
 _only_look = False
 
 
@@ -66,9 +78,15 @@ def who_else_may_look(folder: Path) -> str:
 
 
 def read_or_make(path: Path, make: Any) -> str:
-    """The text of a small private file; where it is missing it is made once (mode 0600), whoever comes first."""
+    """The text of a small private file; where it is missing it is made once (mode 0600), whoever comes first.
+
+    Raises EmptyKey where the file has none: with an empty key a server would seem to be another one.
+    """
     try:
-        return path.read_text().strip()
+        text = path.read_text().strip()
+        if not text and not _only_look:
+            raise EmptyKey(path)
+        return text
     except FileNotFoundError:
         if _only_look:
             return str(make())
@@ -114,6 +132,17 @@ def write_seal_keys(folder: Path, keys: list[str]) -> None:
 def installation_id(folder: Path) -> str:
     """A random name of this installation; keepers obey only their own."""
     return read_or_make(folder / "keys" / "installation", lambda: secrets.token_hex(8))
+
+
+def why_half_restored(folder: Path) -> str:
+    """A sentence where a restore was interrupted while it moved things, and not repeated since; "" else."""
+    try:
+        begun = (folder / RESTORING).read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    olds = ", ".join(filter(None, begun))
+    return (f"A restore of a backup into {folder} was interrupted: a part of what is there is old, a part is restored. "
+            "Give the restore command again, with --force." + (f" The old installation is in {olds}." if olds else ""))
 
 
 class ServerLock:

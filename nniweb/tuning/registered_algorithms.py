@@ -20,6 +20,7 @@ import yaml
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
 from trainingservice.limited_yaml import YamlRefused, read_yaml_file
+from trialkeeper.durable_files import flush_folder, put_in_place
 
 Kind = Literal["tuner", "assessor", "advisor"]
 
@@ -169,11 +170,14 @@ def _write(algorithms: Iterable[RegisteredAlgorithm]) -> None:
     for one in algorithms:
         content[f"{one.kind}s"].append(dict(one.written))
     path = registrations_path()
+    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=_FILE, delete=False, encoding="utf-8") as stream:
         yaml.safe_dump(content, stream, default_flow_style=False)
     os.chmod(stream.name, 0o644)
-    os.replace(stream.name, path)
+    put_in_place(stream.name, str(path))
+    for folder in made:
+        flush_folder(str(folder.parent))
 
 
 def _wrong(message: str) -> InvalidInput:

@@ -17,6 +17,7 @@ from typing import Any
 
 from trainingservice.receiver.report_reading import ReadReport, RefusedReport
 from trialkeeper import contract
+from trialkeeper.durable_files import flush_folder
 from trialkeeper.whole_number import whole_number
 
 
@@ -145,6 +146,7 @@ class AttemptRecord:
 
 def _append_line(path: Path, change: dict[str, Any]) -> None:
     line = json.dumps(change).encode() + b"\n"
+    is_new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         size = os.fstat(descriptor).st_size
@@ -152,6 +154,8 @@ def _append_line(path: Path, change: dict[str, Any]) -> None:
             if os.write(descriptor, line) != len(line):
                 raise OSError(f"{path} could be written in part only: is the disk full?")
             os.fsync(descriptor)
+            if is_new:
+                flush_folder(str(path.parent))
         except OSError:
             os.ftruncate(descriptor, size)  # half a line must not stand before the next one
             raise

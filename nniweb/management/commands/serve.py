@@ -15,7 +15,7 @@ from nniweb.process.descriptors import raise_limit
 from nniweb.process.forced_exit import leave_within
 from nniweb.process.freed_memory import use_few_arenas
 from nniweb.startup.server_opening import Opening
-from nniweb.storage.data_folder import DataFolderLocked, ServerLock
+from nniweb.storage.data_folder import DataFolderLocked, ServerLock, why_half_restored
 from nniweb.storage.own_files import START
 from trialkeeper.shortage import is_shortage
 from trialkeeper.whole_number import whole_number
@@ -43,6 +43,8 @@ class Command(BaseCommand):
                                "Free disk space, correct the folder's permissions, or choose another folder with "
                                "NNIWEB_DATA.") from None
         try:
+            if why_not := why_half_restored(settings.DATA_FOLDER):
+                raise CommandError(why_not)
             if why_not := why_not_listen(host, allowed=settings.MAY_BE_REACHED):
                 raise CommandError(why_not)
             _port_must_be_free(host, port)

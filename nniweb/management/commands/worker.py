@@ -13,6 +13,7 @@ from nniweb.observability.worker_port import WorkerPort
 from nniweb.process.forced_exit import leave_within
 from nniweb.process.freed_memory import give_back_regularly, use_few_arenas
 from nniweb.process.garbage import leave_alone_what_is_loaded
+from nniweb.storage.data_folder import why_half_restored
 from nniweb.upgrades.refusal import too_new_or_unknown
 from nniweb.worker.supervisor import Supervisor
 
@@ -22,6 +23,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         announce()
+        if why_not := why_half_restored(settings.DATA_FOLDER):
+            raise CommandError(why_not)
         if why_not := too_new_or_unknown():
             raise CommandError(why_not)
         warn_if_too_few()

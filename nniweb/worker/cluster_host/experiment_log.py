@@ -139,20 +139,23 @@ class ExperimentLog(logging.Handler):
             connection.close()
 
     def _write_all(self) -> bool:
-        """Write what waits; False where the database takes nothing now: then it goes on waiting."""
-        for experiment, lines in self._taken().items():
+        """Write what waits; False where the database takes nothing now: then what is not written goes on waiting."""
+        left = deque((experiment, lines[start: start + CHUNK]) for experiment, lines in self._taken().items()
+                     for start in range(0, len(lines), CHUNK))
+        while left:
             try:
-                for start in range(0, len(lines), CHUNK):
-                    self._write(experiment, lines[start: start + CHUNK])
+                self._write(*left[0])
             except DatabaseError as error:
                 logger.warning("log lines of experiments wait to be stored; the database's error: "
                                "%s", first_line(error))
                 drop_connection()
                 with self._condition:
-                    self._waiting.extendleft((experiment, line) for line in reversed(lines))
+                    self._waiting.extendleft((experiment, line) for experiment, lines in reversed(left)
+                                             for line in reversed(lines))
                 return False
             except Exception:
                 logger.exception("log lines of an experiment are lost")
+            left.popleft()
         return True
 
     def _taken(self) -> dict[str, list[_Line]]:

@@ -229,7 +229,7 @@ class ServiceHost:
 
     def _defect(self, method: str, error: BaseException | None) -> Reason:
         """The reason that tells of it. It is logged with its traceback where it is another than the last one there."""
-        said = printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, LONGEST_ERROR)
+        said = printable(": ".join(filter(None, (type(error).__name__, _text_of(error)))), LONGEST_ERROR)
         reason = Reason("service_defect", method=method, error=said)
         with self._guard:
             is_known = self._logged.get(method) == said
@@ -341,6 +341,14 @@ class ServiceHost:
             service.clean_up()
         except BaseException:
             logger.exception("cluster %s: the service could not be closed", self._name)
+
+
+def _text_of(error: BaseException | None) -> str:
+    """What it says; "" where its class, which may be of the platform's own, cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _unusable(reason: str) -> Reason:

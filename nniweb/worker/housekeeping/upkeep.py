@@ -78,7 +78,7 @@ class Upkeep:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        look_until(self._stopping, "upkeep", self._look)
+        look_until(self._stopping, "upkeep", self._look, self._thread.part)
 
     def _look(self) -> float:
         if not self._has_begun:

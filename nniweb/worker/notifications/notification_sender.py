@@ -74,7 +74,7 @@ class NotificationSender:
         self._threads.join(max(0.1, deadline - time.monotonic()))
 
     def _run(self) -> None:
-        look_until(self._stopping, "notifications", self._look)
+        look_until(self._stopping, "notifications", self._look, self._thread.part)
 
     def _look(self) -> float:
         self.look()

@@ -56,6 +56,7 @@ from nniweb.worker.rounds.work_counts import WorkCounts, work_counts_of
 from trainingservice import tracing
 from trainingservice.base import TrainingService
 from trainingservice.errors import PermanentError, TemporaryError
+from trainingservice.lasting_thread import Part, in_short
 from trainingservice.secrets_in_use import own_secrets
 
 logger = logging.getLogger(__name__)
@@ -92,6 +93,8 @@ class ClusterRunner:
         self._in_round = 0
         #: Whether the thread has ended by a fault.
         self.has_failed = False
+        #: Whether its rounds fail by a defect: it is they that show on the cluster what is wrong.
+        self._part = Part("rounds")
         self._thread = threading.Thread(target=self._run, name=f"rounds-{cluster.name}", daemon=True)
 
     def start(self) -> None:
@@ -123,6 +126,8 @@ class ClusterRunner:
             except BaseException:
                 self.has_failed = True  # the supervisor begins anew
                 logger.exception("cluster %s: its rounds have failed; they are restarted", self._name)
+            finally:
+                self._part.is_well()
 
     def _make_rounds(self) -> None:
         next_full_round = 0.0
@@ -155,20 +160,28 @@ class ClusterRunner:
                 self.lease.renew()  # it is ours until another epoch has begun; where nobody can say so, nothing is done
             with process_figures.round_seconds.labels(self._name).time():
                 self.round(bell, is_full, gathers)
+            self._part.is_well()
             return True
         except LeaseLost:
             raise
         except (DatabaseError, InterfaceError) as error:
             if takes_nothing(error):
                 database_health.note_refused(error)
+            else:
+                self._tell(error)
             logger.warning("cluster %s: the round is postponed; the database's error: %s", self._name, error)
             drop_connection()
-        except Exception:
+        except Exception as error:
             logger.exception("cluster %s: a round failed; the next one tries again", self._name)
+            self._tell(error)
         process_figures.rounds_failed.labels(self._name).inc()
         # what fails each time must not fill the log or the processor
         self._stopping.wait(ROUND_SECONDS)
         return False
+
+    def _tell(self, error: BaseException) -> None:
+        self._part.is_in_trouble(f"The rounds of a cluster failed ({in_short(error)}) and are tried again. Until they "
+                                 "succeed its experiments stand still. The log has details.")
 
     def round(self, bell: doorbell.Listener | None = None, is_full: bool = True, gathers: bool = True) -> None:
         """One round over the cluster's experiments, or over those only that have rung at the bell.

@@ -92,7 +92,8 @@ def not_submitted(work: ClusterWork, attempt: Attempt, error: TrainingServiceErr
 def refused(work: ClusterWork, attempt: Attempt, reason: str) -> None:
     """The platform will never take it: the trial goes to another cluster that may, or has failed, for that reason."""
     reason = struck_reason(reason)
-    work.submitting.pop(attempt.pk, None)
+    for known in (work.submitting, work.not_before, work.failures):
+        known.pop(attempt.pk, None)
     logger.error("trial %d was refused: %s", attempt.trial.sequence_id, reason,
                  extra={"trial": attempt.trial.public_id})
     with work.lease.transaction():

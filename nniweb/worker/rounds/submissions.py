@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from nniweb.database.outage_logs import takes_nothing
 from nniweb.experiments.budgets.attempt_costs import charged_to
 from nniweb.experiments.clusters.placement import Placement
 from nniweb.experiments.launch.job_forms import application_form, first_parameters, keeper_access
@@ -23,6 +24,7 @@ from nniweb.experiments.sql.changed_rows import update_each
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.observability.log_ids import log_ids
 from nniweb.storage.elsewhere import StorageFailed
+from nniweb.storage.local_copies import CopyDamaged
 from nniweb.worker.cluster_host.service_answers import job_detail
 from nniweb.worker.rounds import warm_places
 from nniweb.worker.rounds.cluster_work import ClusterWork
@@ -30,9 +32,11 @@ from nniweb.worker.rounds.submission_answers import not_submitted, refused
 from trainingservice import tracing
 from trainingservice.base import TrainingService
 from trainingservice.errors import TemporaryError
+from trainingservice.lasting_thread import in_short
 from trainingservice.reasons import Reason, as_document
 from trainingservice.trial_job import JobApplicationForm, TrialJobDetail
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper.shortage import is_shortage
 
 #: The code with which a trial says that its experiment keeps it waiting.
 HELD = "experiment_held"
@@ -160,12 +164,25 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
     except StorageFailed as error:  # the code is in a storage that does not answer
         not_submitted(work, attempt, TemporaryError(Reason("file_storage", what=error.what)))
         return
-    except Exception as error:  # options that no longer fit, a lost archive: this trial's fault alone
+    except Exception as error:
+        if takes_nothing(error):
+            del work.submitting[attempt.pk]
+            raise
+        if _passes(error):
+            not_submitted(work, attempt, TemporaryError(
+                f"The server's machine cannot give what the submission needs ({in_short(error)})."))
+            return
+        # options that no longer fit, a lost archive: this trial's fault alone
         refused(work, attempt, f"The trial cannot be submitted: {error}")
         return
     work.host.call(f"submission of trial {attempt.trial.sequence_id}", "submit_trial_job",
                    lambda: _call_submit(work, service, form), lambda taken: work.submitted.append((attempt, *taken)),
                    lambda error: not_submitted(work, attempt, error))
+
+
+def _passes(error: Exception) -> bool:
+    """Whether it is the machine's: a full disk, too many open files, no memory. Not that the code is lost."""
+    return is_shortage(error) or isinstance(error, OSError) and not isinstance(error, FileNotFoundError | CopyDamaged)
 
 
 def _call_submit(work: ClusterWork, service: TrainingService,

@@ -16,6 +16,7 @@ from nniweb.experiments.models import User
 from nniweb.experiments.models.account import Role
 from nniweb.tuning.process.tuner_client import TunerClient, TunerFailed
 from nniweb.tuning.registered_algorithms import registrations_path
+from tests.nniweb.storage.test_durable_storage import Flushes, number
 from tests.nniweb.tuning.custom_algorithms.test_own_classes import result, spec
 
 #: As NNI's demo_tuner.
@@ -189,3 +190,12 @@ def test_a_name_that_nobody_has_registered_is_unknown(tmp_path: Path) -> None:
         parse_experiment_config(config(tuner={"name": "demotuner"}), tmp_path)
     assert 'there is no tuner named "demotuner"' in str(refused.value)
     assert "must be registered on the server (algo register, see docs/tuners.md)" in str(refused.value)
+
+
+def test_the_file_is_flushed_before_it_has_its_name_and_its_folders_after_it(
+        algo: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    flushes = Flushes(monkeypatch)
+    algo("register", meta=META)
+    path = registrations_path()
+    assert flushes.order == [("flush", number(path)), ("name", number(path)), ("flush", number(path.parent)),
+                             ("flush", number(path.parent.parent))]

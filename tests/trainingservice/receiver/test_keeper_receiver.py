@@ -2,11 +2,13 @@
 
 import http.client
 import json
+import os
 import threading
 
 import pytest
 
 from trainingservice.errors import UnknownTrialJob
+from trainingservice.receiver.attempt_records import AttemptRecord
 from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.testing.keeper_protocol import HandKeeper, KeeperProtocolConformance, ended, metric, started
 from trainingservice.trial_job import HyperParameters
@@ -184,3 +186,18 @@ def test_a_silent_connection_does_not_hold_up_the_end(receiver):
     receiver.close()  # with the connection still open
     assert connection.sock.recv(1) == b""
     connection.close()
+
+
+def test_the_file_of_a_new_attempt_and_its_name_are_flushed(tmp_path, monkeypatch):
+    fsync, flushed = os.fsync, []
+
+    def watched(descriptor):
+        fsync(descriptor)
+        flushed.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    attempt = AttemptRecord(JOB, tmp_path / "attempt.jsonl")
+    attempt.add_token("one")
+    attempt.add_token("two")
+    file, folder = (path.stat().st_ino for path in (tmp_path / "attempt.jsonl", tmp_path))
+    assert flushed == [file, folder, file]

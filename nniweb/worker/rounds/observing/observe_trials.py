@@ -212,6 +212,7 @@ def _forget_settled(work: ClusterWork, by_name: Mapping[str, TrialJobDetail], op
     settled = [name for name, detail in by_name.items() if detail.status.is_end and name not in open_names]
     if settled and (service := work.service) is not None:
         work.host.ask("forget_trial_jobs", lambda: service.forget_trial_jobs(settled), None)
+        work.stops_sent.difference_update(settled)
         if not service.keepers_report:
             work.settled.update(settled)
 

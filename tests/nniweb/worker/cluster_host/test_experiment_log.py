@@ -115,3 +115,27 @@ def test_lines_wait_while_the_database_takes_nothing(experiment: Experiment, mon
         assert refused.wait(90)
         logger.info("second")
     assert [line[3] for line in lines_of(experiment)] == ["first", "second"]
+
+
+def test_lines_of_all_experiments_wait_once_while_the_database_takes_nothing(
+        experiment: Experiment, make_experiment: Callable[..., Experiment], monkeypatch: pytest.MonkeyPatch) -> None:
+    other = make_experiment()
+    refused = threading.Event()
+    write = experiment_log.ExperimentLog._write
+
+    def refuse_the_second(log: experiment_log.ExperimentLog, public_id: str, lines: list[object]) -> None:
+        if public_id == experiment.public_id and not refused.is_set() and lines[0].message == "2":  # type: ignore[attr-defined]
+            refused.set()
+            raise OperationalError("the disk is full")
+        write(log, public_id, lines)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(experiment_log, "CHUNK", 1)
+    monkeypatch.setattr(experiment_log.ExperimentLog, "_write", refuse_the_second)
+    monkeypatch.setattr(experiment_log, "GATHER_SECONDS", 0.5)
+    with experiment_log.kept():
+        for number in (1, 2, 3):
+            for each in (experiment, other):
+                with log_ids(experiment=each.public_id):
+                    logger.info("%d", number)
+        assert refused.wait(90)
+    assert [[line[3] for line in lines_of(each)] for each in (experiment, other)] == [["1", "2", "3"]] * 2

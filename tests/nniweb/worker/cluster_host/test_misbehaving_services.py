@@ -194,6 +194,17 @@ def test_a_forgotten_job_that_is_canceled_ends(make_rig) -> None:
     rig.until(lambda: trial_of(experiment).status == "USER_CANCELED")
 
 
+def test_nothing_of_a_stopped_trial_is_remembered_once_its_job_has_ended(make_rig) -> None:
+    rig = make_rig()
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [trial] = rig.submitted(experiment, 1)
+    intents.cancel_trial(trial)
+    rig.until(lambda: rig.skip(31) or trial_of(experiment).status == "USER_CANCELED")
+    assert "cancel_trial_job" in rig.service.calls
+    rig.until(lambda: rig.skip(31) or not rig.service.list_trial_jobs())
+    assert rig.runner.work.stops_sent == set()
+
+
 def test_another_worker_takes_over_what_the_first_left(make_rig) -> None:
     rig = make_rig()
     experiment = rig.experiment(trial_concurrency=2)
@@ -213,7 +224,21 @@ def test_another_worker_takes_over_what_the_first_left(make_rig) -> None:
     assert Trial.objects.latest("sequence_id").ask_number == 2
 
 
+class WithoutWords(Exception):
+    """As the errors of some libraries, which cannot be made a text."""
+
+    def __str__(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+def fail_without_words(*_: object) -> None:
+    raise WithoutWords
+
+
 @pytest.mark.parametrize(("method", "defect", "said"), [
+    ("submit_trial_job", fail_without_words, "WithoutWords"),
+    ("__init__", fail_without_words, "WithoutWords"),
+    ("list_trial_jobs", fail_without_words, "WithoutWords"),
     ("submit_trial_job", lambda *_: None, "it returned None instead of a TrialJobDetail"),
     ("submit_trial_job", lambda *_: sys.exit(3), "SystemExit: 3"),
     ("run", lambda *_: sys.exit(3), "SystemExit: 3"),

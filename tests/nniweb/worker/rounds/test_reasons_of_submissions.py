@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -76,3 +77,20 @@ def test_a_trial_that_is_tried_again_says_how_it_failed_with_its_code(rig: Rig) 
     trial.refresh_from_db()
     assert trial.reason == "tried_again"
     assert trial.reason_arguments["because"] == {"code": "exit_code", "exit_code": 3, "last_words": ""}
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EMFILE, "Too many"),
+                                   MemoryError()])
+def test_a_trial_waits_while_the_servers_machine_is_short_of_something(rig: Rig, monkeypatch, error: Exception) -> None:
+    def short(*what: object) -> object:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(submissions, "application_form", short)
+        experiment = rig.experiment(trial_concurrency=1, max_trial_number=1)
+        rig.until(lambda: Trial.objects.filter(experiment=experiment).exclude(message="").exists())
+        trial = Trial.objects.get(experiment=experiment)
+        assert (trial.status, trial.reason) == ("WAITING", "not_submitted")
+    rig.skip(2)
+    [trial] = rig.submitted(experiment, 1)
+    assert trial.status == "WAITING"

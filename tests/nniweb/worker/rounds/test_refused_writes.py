@@ -13,6 +13,8 @@ from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
 from nniweb.experiments.queries.explanation import explanations_of
 from nniweb.experiments.results.progress import progress_of
 from nniweb.experiments.sql import database_health
+from nniweb.observability.readiness import readiness
+from nniweb.worker.rounds import runner
 from tests.nniweb.worker.conftest import Rig, report
 
 
@@ -100,3 +102,17 @@ def test_a_nearly_full_disk_is_said_before_it_is_full(settings: Any) -> None:
     settings.LOW_SPACE_BYTES = 10**18
     assert database_health.trouble().startswith("Only ")
     assert str(settings.DATA_FOLDER) in database_health.trouble()
+
+
+def test_rounds_that_fail_by_a_defect_are_told_until_one_does_not(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(work: object) -> None:
+        raise ValueError("a defect")
+
+    rig.runner._stopping.wait = lambda seconds: False  # type: ignore[method-assign]  # no pauses here
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.observe_trials, "observe_trials", fail)
+        assert not rig.runner._guarded_round(None)
+        ready, document = readiness()
+        assert (ready, "(ValueError) and are tried again" in " ".join(document["warnings"])) == (True, True)
+    assert rig.runner._guarded_round(None)
+    assert "are tried again" not in " ".join(readiness()[1]["warnings"])

@@ -1,5 +1,6 @@
 """Jobs that stay as warm places: which trial runs in which, and what becomes of a trial whose place is lost."""
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -338,3 +339,10 @@ def test_rows_of_places_go_with_their_experiment(rig: Rig) -> None:
     assert remove_rows_of(experiment, rig.runner.work.now(), Pace(sleep=lambda seconds: None), lambda: False)
     assert not Place.objects.exists()
     assert not Attempt.objects.exists()
+
+
+def test_a_place_that_asks_is_noted_though_the_clock_was_put_back(rig: Rig) -> None:
+    _, [first] = begun(rig)
+    Place.objects.update(asked_at=timezone.now() + timedelta(hours=1))
+    assert ask(first, running=True) is None
+    assert Place.objects.get().asked_at <= timezone.now()
