@@ -29,6 +29,8 @@ LONGEST_TEXT = 1_000_000
 #: Keys and values, with those that aliases stand for.
 MOST_NODES = 50_000
 DEEPEST_NESTING = 50
+#: Characters of a key: it stands in the path of all that is told of what is below it.
+LONGEST_KEY = 1000
 #: Names that are told of a path that is too deep.
 _NAMED_OF_DEEP = 3
 #: Numbers are smaller, so that every database and every float takes them.
@@ -57,6 +59,13 @@ def path_text(path: Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def key_problem(key: str) -> str:
+    """Why this cannot be a key, "" where it can."""
+    if len(key) > LONGEST_KEY:
+        return f"has a key of {len(key)} characters; at most {LONGEST_KEY} are read"
+    return text_problem(key)
 
 
 def scalar_problem(value: object) -> str:
@@ -216,7 +225,7 @@ class YamlReading:
         if not isinstance(node, yaml.ScalarNode):
             raise YamlRefused("has a key that is not text", path, node.start_mark)
         key = str(node.value)  # as written: `on:` and `1:` are the texts "on" and "1" as in JSON
-        if problem := text_problem(key):
+        if problem := key_problem(key):
             raise YamlRefused(problem, path, node.start_mark)
         return key
 

@@ -11,6 +11,8 @@ from trainingservice.words.durations import parse_duration
 #: What pagination and content negotiation read by themselves.
 _READ_ELSEWHERE = frozenset({"page", "page_size", "format"})
 LARGEST_REVISION = 2**63 - 1
+#: Unknown fields of one body that are told.
+_MOST_UNKNOWN = 20
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -23,7 +25,7 @@ class StrictSerializer(serializers.Serializer[Any]):
                 known = [name for name, field in self.fields.items() if not field.read_only]
                 raise serializers.ValidationError(
                     {key: f"is not a known field{nearest(key, known) or '; known fields: ' + ', '.join(known)}."
-                     for key in unknown})
+                     for key in unknown[:_MOST_UNKNOWN]})
         return super().to_internal_value(data)
 
 

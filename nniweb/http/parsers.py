@@ -8,6 +8,7 @@ from rest_framework import parsers
 from rest_framework.exceptions import APIException, ParseError
 
 from trainingservice.limited_json import IN_NO_TEXT, json_fault
+from trainingservice.limited_yaml import path_text
 
 #: Nesting beyond this is no data of ours and would exhaust the interpreter's stack.
 DEEPEST = 100
@@ -30,7 +31,7 @@ class JSONParser(parsers.JSONParser):
                                "accepted. Upload code as a file of a multipart form.")
         try:
             data = super().parse(stream, media_type, parser_context)
-            _check(data, "", 0)
+            _check(data, [])
         except ParseError as error:  # its cause is Python's
             fault = json_fault(error.__context__) if isinstance(error.__context__, ValueError) else ""
             raise ParseError(f"The body is not JSON: {fault}." if fault else error.detail) from None
@@ -39,23 +40,28 @@ class JSONParser(parsers.JSONParser):
         return data
 
 
-def _check(value: Any, path: str, depth: int) -> None:
-    if depth > DEEPEST:
+def _check(value: Any, steps: list[str | int]) -> None:
+    """``steps``: keys and indices on the way to the value. They become a text where one is told, and not before."""
+    if len(steps) > DEEPEST:
         raise RecursionError
     if isinstance(value, dict):
         for key, item in value.items():
-            _check_text(key, path)
-            _check(item, f"{path}.{key}" if path else key, depth + 1)
+            _check_text(key, steps)
+            steps.append(key)
+            _check(item, steps)
+            steps.pop()
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]", depth + 1)
+            steps.append(index)
+            _check(item, steps)
+            steps.pop()
     elif isinstance(value, str):
-        _check_text(value, path)
+        _check_text(value, steps)
 
 
-def _check_text(text: str, path: str) -> None:
+def _check_text(text: str, steps: list[str | int]) -> None:
     if (bad := IN_NO_TEXT.search(text)) is not None:
-        where = path.encode("ascii", "backslashreplace").decode()
+        where = path_text(tuple(steps)).encode("ascii", "backslashreplace").decode()
         said = (f"The text of {where or 'the body'} contains the character U+{ord(bad[0]):04X}, which is not allowed "
                 "in text.")
         raise ParseError({where: said}) if where else ParseError(said)

@@ -180,7 +180,11 @@ class KeeperApplication:
         if seconds := self.limits.seconds_to_wait(caller, address):
             return {"status": 429, "retry_after": math.ceil(seconds), **error_document(
                 contract.ERROR_BUSY, "This keeper sends too many requests.")}
-        answer = await self.group_commit.enqueue(*caller, orjson.dumps(sign.report), "")
+        try:
+            body = orjson.dumps(sign.report)
+        except TypeError:  # what the standard library's reader takes, such as half of a surrogate pair
+            return {"status": 400, **error_document(contract.ERROR_UNREADABLE, "This report cannot be read.")}
+        answer = await self.group_commit.enqueue(*caller, body, "")
         self.limits.answered(caller, address, answer.status)
         return {"status": answer.status, **answer.body}
 

@@ -188,21 +188,31 @@ class GroupCommit:
                 answers.append(read)
         began = time.monotonic()
         try:
-            stored = iter(reports.store(deliveries) if deliveries else [])
-        except MemoryError:
-            raise
-        except Exception:
-            logger.exception("a group of %d reports could not be stored; their keepers will send them "
-                             "again", len(group))
-            connection.close()
-            body = {"installation": self._installation, "error": "internal", "message": "The server failed."}
-            return [answer or Answer(500, body) for answer in answers]
+            stored = iter(self._stored(deliveries))
         finally:
             if deliveries:
                 process_figures.commit_seconds.observe(time.monotonic() - began)
                 process_figures.group_reports.observe(len(deliveries))
         process_figures.entries.inc(sum(delivery.report.entry_count for delivery in deliveries))
         return [answer or next(stored) for answer in answers]
+
+    def _stored(self, deliveries: list[Delivery]) -> list[Answer]:
+        """The answers to these. What makes us fail in one of them is answered to its sender alone."""
+        try:
+            return reports.store(deliveries) if deliveries else []
+        except MemoryError:
+            raise
+        except Exception as error:
+            connection.close()
+            if len(deliveries) > 1:
+                logger.warning("a group of %d reports could not be stored, and is stored in parts: %s",
+                               len(deliveries), in_short(error))
+                middle = len(deliveries) // 2
+                return [*self._stored(deliveries[:middle]), *self._stored(deliveries[middle:])]
+            logger.exception("a report of job %s could not be stored; its keeper will send it again",
+                             deliveries[0].job_name)
+            return [Answer(500, {"installation": self._installation, "error": "internal",
+                                 "message": "The server failed."})]
 
     def _read(self, waiting: _Waiting) -> ReadReport | Answer:
         try:

@@ -59,24 +59,25 @@ class GitServer:
         """Replace what the branch holds; returns the commit."""
         bare = self.path(name)
         if not bare.exists():
-            self._git("init", "--quiet", "--bare", "--initial-branch=main", str(bare))
+            self.git("init", "--quiet", "--bare", "--initial-branch=main", str(bare))
         entries, blobs = "", {}
         for path, content in {**files, **(links or {})}.items():
             data = content.encode() if isinstance(content, str) else content
-            blob = blobs.get(data) or self._git("hash-object", "-w", "--stdin", cwd=bare, data=data)
+            blob = blobs.get(data) or self.git("hash-object", "-w", "--stdin", cwd=bare, data=data)
             blobs[data] = blob
             mode = "120000" if path in (links or {}) else "100755" if path in executable else "100644"
             entries += f"{mode} {blob}\t{path}\n"
         index = {"GIT_INDEX_FILE": str(bare / "index-of-test")}
         Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
-        self._git("update-index", "--index-info", cwd=bare, data=entries.encode(), env=index)
-        tree = self._git("write-tree", cwd=bare, env=index)
-        commit = self._git("commit-tree", tree, "-m", "as the test wants it", cwd=bare)
-        self._git("update-ref", f"refs/heads/{branch}", commit, cwd=bare)
+        self.git("update-index", "--index-info", cwd=bare, data=entries.encode(), env=index)
+        tree = self.git("write-tree", cwd=bare, env=index)
+        commit = self.git("commit-tree", tree, "-m", "as the test wants it", cwd=bare)
+        self.git("update-ref", f"refs/heads/{branch}", commit, cwd=bare)
         return commit
 
     @staticmethod
-    def _git(*arguments: str, cwd: Path | None = None, data: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+    def git(*arguments: str, cwd: Path | None = None, data: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+        """What git answers."""
         done = subprocess.run(["git", *arguments], cwd=cwd, input=data, capture_output=True, check=True,
                               env={**os.environ, **_AUTHOR, "GIT_CONFIG_GLOBAL": os.devnull, **(env or {})})
         return done.stdout.decode().strip()

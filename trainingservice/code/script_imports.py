@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Bounds: files that are read, bytes of each, names that are returned.
-MOST_FILES, LONGEST_FILE, MOST_NAMES = 50, 1024 * 1024, 200
+#: Bounds: files that are read, bytes of each and of all, names that are returned. What Python's parser makes of a file
+#: takes up to a thousand times its bytes, and nothing else of the server's process goes on meanwhile.
+MOST_FILES, LONGEST_FILE, MOST_BYTES, MOST_NAMES = 50, 128 * 1024, 512 * 1024, 200
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,14 @@ def script_imports(code: Path, folder: str, *, script: str = "", module: str = "
     # Python looks beside a script for its modules, links followed, and with -m in the folder where it is called
     beside = first.parent if script else start.resolve()
     found: dict[str, Import] = {}
-    to_read, known = [first], {first}
+    to_read, known, left = [first], {first}, MOST_BYTES
     while to_read and len(known) <= MOST_FILES:
         path = to_read.pop(0)
-        tree = _tree(path)
+        source = _source(path)
+        left -= len(source)
+        if left < 0:
+            break
+        tree = _tree(source)
         if tree is None:
             continue
         if _changes_path(tree):
@@ -55,9 +60,11 @@ def script_imports(code: Path, folder: str, *, script: str = "", module: str = "
             to_read += sorted(own)
             known |= own
             top = names[0].partition(".")[0] if names else ""
-            if level == 0 and not _is_there(beside, top):
-                found.setdefault(top, Import(top, path.relative_to(code).as_posix(), line))
-    return list(found.values())[:MOST_NAMES]
+            if level == 0 and top not in found and not _is_there(beside, top):
+                found[top] = Import(top, path.relative_to(code).as_posix(), line)
+            if len(found) == MOST_NAMES:  # each takes a look into the folder
+                return list(found.values())
+    return list(found.values())
 
 
 def _is_inside(path: Path, code: Path) -> bool:
@@ -90,12 +97,20 @@ def _is_there(folder: Path, name: str) -> bool:
         return True  # nothing is claimed of what cannot be looked at
 
 
-def _tree(path: Path) -> ast.Module | None:
+def _source(path: Path) -> bytes:
+    """b"" where it cannot be read, or is too long."""
     try:
         with open(path, "rb") as stream:
             source = stream.read(LONGEST_FILE + 1)
-        return ast.parse(source) if len(source) <= LONGEST_FILE else None
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except OSError:
+        return b""
+    return source if len(source) <= LONGEST_FILE else b""
+
+
+def _tree(source: bytes) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

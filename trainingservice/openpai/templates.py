@@ -14,7 +14,9 @@ from typing import Any
 
 from trainingservice.words.shown_value import shown
 
+#: What counts as white space there: what a regular expression of JavaScript takes for it.
 _SPACE = r"[\s\ufeff]*"
+_IS_SPACE = re.compile(r"[\s\ufeff]").match
 
 
 def problem(text: str) -> str:
@@ -44,17 +46,29 @@ def _tag(text: str, place: int, end: str) -> tuple[str, str, int] | None:
     opened = re.compile(rf"{_SPACE}([#^/>{{&=!]?){_SPACE}").match(text, place)
     assert opened is not None  # it matches the empty text, too
     sign, place = opened[1], opened.end()
-    closing = re.compile(_SPACE + re.escape(end))
     if sign == "=":
-        name_end = re.compile(rf"{_SPACE}=").search(text, place)
-        tag_end = closing.search(text, name_end.end()) if name_end else None
+        name_end = _find(text, "=", place)
+        tag_end = _find(text, end, name_end[1]) if name_end else None
     elif sign == "{":
-        name_end = tag_end = re.compile(rf"{_SPACE}\}}{re.escape(end)}").search(text, place)
+        name_end = tag_end = _find(text, "}" + end, place)
     else:
-        name_end = tag_end = closing.search(text, place)
+        name_end = tag_end = _find(text, end, place)
     if name_end is None or tag_end is None:
         return None
-    return sign, text[place:name_end.start()], tag_end.end()
+    return sign, text[place:name_end[0]], tag_end[1]
+
+
+def _find(text: str, mark: str, place: int) -> tuple[int, int] | None:
+    """Where the next ``mark`` begins, with the white space before it, and where it ends. Each character is looked at
+    once, however much white space there is.
+    """
+    start = text.find(mark, place)
+    if start < 0:
+        return None
+    end = start + len(mark)
+    while start > place and _IS_SPACE(text[start - 1]):
+        start -= 1
+    return start, end
 
 
 def template_problems(document: Mapping[str, Any]) -> Iterator[str]:

@@ -298,7 +298,7 @@ def _read_ended(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_size(raw: Any) -> int | None:
-    """Bytes; None where they are not told, or not in a form that can be read."""
+    """Bytes, or a count; None where they are not told, or not in a form that can be read."""
     return raw if _is_int(raw) and 0 <= raw <= _INT64 else None
 
 
@@ -307,8 +307,8 @@ def _read_warm_start(raw: Any) -> contract.WarmStartDocument | None:
     if not isinstance(raw, dict) or not isinstance(raw.get("warm"), bool):
         return None
     if raw["warm"]:
-        memory, modules = raw.get("memory"), raw.get("modules")
-        if not _is_int(memory) or not _is_int(modules):
+        memory, modules = _read_size(raw.get("memory")), _read_size(raw.get("modules"))
+        if memory is None or modules is None:
             return None
         return {"warm": True, "memory": memory, "modules": modules, "learns": bool(raw.get("learns"))}
     if raw.get("cause") not in contract.PLAIN_START_CAUSES or not isinstance(raw.get("detail"), str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from trainingservice.receiver.report_reading import RefusedReport, parse_body
 from trialkeeper import contract
@@ -40,13 +40,18 @@ def _read(raw: Any) -> SignOfLife:
     if not isinstance(raw, Mapping):
         raise _unreadable("one of reports is not a JSON object")
     job_name, token = raw.get("job_name"), raw.get("token")
-    if not isinstance(job_name, str) or len(job_name) > _MOST_NAME:
-        raise _unreadable(f"job_name must be a text of at most {_MOST_NAME} characters")
-    if not isinstance(token, str) or len(token) > _MOST_TOKEN:
-        raise _unreadable(f"token must be a text of at most {_MOST_TOKEN} characters")
+    if not _is_plain(job_name, _MOST_NAME):
+        raise _unreadable(f"job_name must be a text of at most {_MOST_NAME} printable characters of ASCII")
+    if not _is_plain(token, _MOST_TOKEN):
+        raise _unreadable(f"token must be a text of at most {_MOST_TOKEN} printable characters of ASCII")
     if raw.get("entries"):
         raise _unreadable("entries come in a report of their own, not with those of others")
     return SignOfLife(job_name, token, {name: raw.get(name) for name in ("keeper", "sent_at", "resources")})
+
+
+def _is_plain(value: Any, longest: int) -> TypeGuard[str]:
+    """Whether it is a text as names of jobs and tokens are: the database can be asked for it."""
+    return isinstance(value, str) and len(value) <= longest and value.isascii() and value.isprintable()
 
 
 def _unreadable(message: str) -> RefusedReport:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.yaml_positions import Path, Place, path_text
+
+#: Things that are told of one document. What is wrong with more of them is not looked for: each takes its time.
+MOST_ERRORS = 1000
 
 
 class Findings:
@@ -13,14 +17,16 @@ class Findings:
 
     A *raw* path is spelt as in the document; a canonical path is one of the v2 form. ``spelt``
     records how the caller wrote a canonical path; ``foreign_spelling`` answers for those that the
-    caller did not write (a required field of a v1 file has another name there).
+    caller did not write (a required field of a v1 file has another name there). Whatever adds the
+    last of MOST_ERRORS errors raises ConfigInvalid.
     """
 
     def __init__(self, places: dict[Path, Place], foreign_spelling: Callable[[Path], Path] | None = None) -> None:
         self._places = places
         self._foreign_spelling = foreign_spelling
         self._spelt: dict[Path, Path] = {}
-        self._errors: list[ConfigError] = []
+        #: In the order in which they were found.
+        self._errors: dict[ConfigError, None] = {}
         self.notes: list[str] = []
 
     def spelt(self, path: Path, raw: Path) -> None:
@@ -62,19 +68,22 @@ class Findings:
         return None, None
 
     def _add(self, field: str, message: str, line: int | None, column: int | None) -> None:
-        error = ConfigError(field, message, line, column)
-        if error not in self._errors:
-            self._errors.append(error)
+        self._errors[ConfigError(field, message, line, column)] = None
+        if len(self._errors) >= MOST_ERRORS:
+            self.raise_if_any()
 
     def add_text(self, field: str, message: str) -> None:
         """Something is wrong at a field given as text, as the caller spelt it (names in it may hold dots)."""
-        raw_of_text = {path_text(raw): raw for raw in self._places}
         known = field
-        while known and known not in raw_of_text:
+        while known and known not in self._places_of_texts:
             known = known[:max(known.rfind("."), known.rfind("["), 0)]
-        place = self._places[raw_of_text[known]] if known else None
+        place = self._places_of_texts[known] if known else None
         line, column = (place.line, place.column) if place is not None else (None, None)
         self._add(field, message, line, column)
+
+    @cached_property
+    def _places_of_texts(self) -> dict[str, Place]:
+        return {path_text(raw): place for raw, place in self._places.items()}
 
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
-from trainingservice.limited_json import json_fault_words, text_problem
+from trainingservice.limited_json import json_fault_words
 from trainingservice.limited_yaml import (
     DEEPEST_NESTING,
     LONGEST_TEXT,
@@ -22,6 +22,7 @@ from trainingservice.limited_yaml import (
     Path,
     YamlReading,
     YamlRefused,
+    key_problem,
     path_text,
     scalar_problem,
 )
@@ -130,7 +131,7 @@ class _Plain:
             raise self._at(path, f"is nested more than {DEEPEST_NESTING} levels deep")
         if isinstance(value, Mapping):
             for key in value:
-                if not isinstance(key, str) or (problem := text_problem(key)):
+                if not isinstance(key, str) or (problem := key_problem(key)):
                     raise self._at(path, "has a key that is not text" if not isinstance(key, str) else problem)
             return {key: self._copy(item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list | tuple):

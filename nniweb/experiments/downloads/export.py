@@ -17,6 +17,8 @@ from nniweb.experiments.checkpoints.joined_attempts import Chain, chain_of, repo
 from nniweb.experiments.launch.current_config import current_config
 from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, TrialParameters
 
+#: Characters of the name of an object whose members get names of their own.
+LONGEST_NAME = 1000
 #: Trials that are read together, and the intermediate results that are.
 _CHUNK, _MOST_VALUES = 500, 20_000
 #: What a formula begins with, in Excel, LibreOffice or Google's: also white space before one, and the wide forms.
@@ -220,8 +222,10 @@ def _time(at: Any) -> str | None:
 
 
 def flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``; lists and texts stay as JSON."""
-    if not isinstance(value, dict):
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``; lists and texts stay as JSON, and objects whose names would be too long:
+    each of their members would repeat them.
+    """
+    if not isinstance(value, dict) or len(prefix) > LONGEST_NAME:
         scalar = value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
         return {prefix: value if scalar or isinstance(value, str) else json.dumps(value)} if prefix else {}
     result: dict[str, Any] = {}

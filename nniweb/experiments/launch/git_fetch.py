@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 import shutil
@@ -23,9 +24,12 @@ from pathlib import Path
 
 from nniweb.experiments.clusters.public_addresses import NotPublic, addresses_of
 from nniweb.experiments.launch.git_source import GitSource
+from trainingservice import bounded_output
 from trialkeeper.whole_number import whole_number
 
 MOST_ENTRIES = 20_000
+#: Bytes of what git writes that are read: a few trees within each other can stand for any number of files.
+MOST_LISTED = MOST_ENTRIES * 1024
 #: Variables of the server that git and ssh are given: where programs are, the agent's keys, certificates to trust.
 _HANDED_ON = ("PATH", "SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _TELLING = re.compile(r"(?:fatal|error|remote|ssh|kex_exchange|host key|(?:.*: )?permission denied)", re.I)
@@ -62,7 +66,9 @@ def fetch_code(source: GitSource, token: str, scratch: Path, limits: FetchLimits
     git.run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", git.url,
             source.ref or "HEAD")
     commit = git.run("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
-    _count(git.run("ls-tree", "-r", "-l", "-z", commit, "--", *([f"{source.folder}/"] if source.folder else [])),
+    _count(git.run("ls-tree", "-r", "-l", "-z", commit, "--", *([f"{source.folder}/"] if source.folder else []),
+                   too_much=f"The list of the repository's files has more than {MOST_LISTED // 10**6} MB. Name a "
+                            "folder of it."),
            source, limits)
     git.run(f"--work-tree={work}", "checkout", "--quiet", commit, "--", source.folder or ".", cwd=work)
     folder = work / source.folder
@@ -147,8 +153,8 @@ class _Git:
         except NotPublic as error:
             raise FetchFailed(str(error)) from None
 
-    def run(self, *arguments: str, cwd: Path | None = None) -> str:
-        """What git writes. Raises FetchFailed with what it complains."""
+    def run(self, *arguments: str, cwd: Path | None = None, too_much: str = "git writes too much.") -> str:
+        """What git writes. Raises FetchFailed with what it complains; with ``too_much`` for more than MOST_LISTED."""
         own = [] if arguments[0] == "init" else [f"--git-dir={self.folder}"]
         # a file, the pack above all, ends at the limit; in units of 512 bytes
         command = ["sh", "-c", 'ulimit -f "$0"; exec git "$@"', str(self._limits.bytes // 512 + 1), *own, *arguments]
@@ -158,24 +164,18 @@ class _Git:
                                        start_new_session=True)
         except OSError as error:
             raise FetchFailed(f"git cannot be started on the worker's host: {error.strerror}.") from error
-        out, complaint = self._wait(process)
-        if process.returncode == 0:
-            return out.decode("utf-8", "surrogateescape")
-        raise FetchFailed(self._words(complaint.decode("utf-8", "replace"), process.returncode, arguments))
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-        while True:
-            try:
-                return process.communicate(timeout=0.5)
-            except subprocess.TimeoutExpired:
-                late = time.monotonic() > self._deadline
-                if not late and not self._stop.is_set():
-                    continue
+        said = bounded_output.communicate(process, b"", self._deadline - time.monotonic(), MOST_LISTED,
+                                          self._stop.is_set)
+        if said.cut:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # git has children: the one that talks over the network
-                process.communicate()
-                raise FetchFailed(f"The fetch did not finish within {self._limits.seconds:g} s "
-                                  "(NNIWEB_GIT_SECONDS)." if late
-                                  else "The worker is shutting down.") from None
+            process.wait()
+            raise FetchFailed(too_much if said.cut == "size" else
+                              f"The fetch did not finish within {self._limits.seconds:g} s (NNIWEB_GIT_SECONDS)."
+                              if said.cut == "time" else "The worker is shutting down.")
+        if process.returncode == 0:
+            return said.output.decode("utf-8", "surrogateescape")
+        raise FetchFailed(self._words(said.complaint.decode("utf-8", "replace"), process.returncode, arguments))
 
     def _words(self, complaint: str, status: int, arguments: Sequence[str]) -> str:
         if status == 127 and "not found" in complaint:

@@ -2,16 +2,18 @@
 
 Taken are tar.gz and zip with files and folders. Refused are links, devices, names that lead out of
 the folder, and archives that hold more than may be shipped (an archive bomb ends at the limit, not
-when the disk is full).
+when the disk is full, and a bomb of headers when they are read).
 """
 
 import gzip
+import re
 import stat
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -22,6 +24,13 @@ from trainingservice.words.shown_value import shown
 MAX_ENTRIES = 10_000
 #: Of the tar itself, headers included.
 _MAX_TAR_BYTES = MAX_BYTES + MAX_ENTRIES * 1024
+#: Of what says what is in an archive: a header with the longest path that Linux has, for each entry.
+_MAX_HEADER_BYTES = MAX_ENTRIES * 4096
+#: In a header that tarfile reads it looks for a number at each digit, which takes hours where they are many
+#: (CVE-2024-6232, in Python up to 3.11.9 and 3.12.5).
+_MANY_DIGITS = re.compile(rb"\d{100}")
+#: What each entry of a zip's directory begins with. For all of them zipfile makes objects before it tells of one.
+_IN_DIRECTORY = b"PK\x01\x02"
 _BLOCK = 256 * 1024
 
 
@@ -53,7 +62,8 @@ def _unpack_tar(archive: IO[bytes], folder: Path) -> None:
         _copy(cast(IO[bytes], packed), plain, _MAX_TAR_BYTES)
         plain.seek(0)
         budget = _Budget()
-        with tarfile.open(fileobj=plain, mode="r:") as tar:
+        headers = _Headers(plain, _check_tar_header)
+        with tarfile.open(fileobj=cast(IO[bytes], headers), mode="r:") as tar:
             for member in tar:
                 if member.isdir():
                     _folder(folder, member.name)
@@ -65,12 +75,14 @@ def _unpack_tar(archive: IO[bytes], folder: Path) -> None:
                 budget.take(member.name, member.size)
                 source = tar.extractfile(member)
                 assert source is not None  # it is a file
-                _write(folder, member.name, source, member.size, bool(member.mode & 0o111))
+                with headers.passed():
+                    _write(folder, member.name, source, member.size, bool(member.mode & 0o111))
 
 
 def _unpack_zip(archive: IO[bytes], folder: Path) -> None:
     budget = _Budget()
-    with zipfile.ZipFile(archive) as packed:
+    headers = _Headers(archive, _check_zip_directory)
+    with zipfile.ZipFile(cast(IO[bytes], headers)) as packed, headers.passed():
         for info in packed.infolist():
             mode = info.external_attr >> 16
             if info.is_dir():
@@ -87,6 +99,54 @@ def _unpack_zip(archive: IO[bytes], folder: Path) -> None:
                 _write(folder, info.filename, source, info.file_size, bool(mode & 0o111))
 
 
+class _Headers:
+    """An archive as the reader of its headers sees it: they are bounded, and each is checked before it is read."""
+
+    def __init__(self, archive: IO[bytes], check: Callable[[bytes], None]) -> None:
+        self._archive = archive
+        self._check = check
+        self._left = _MAX_HEADER_BYTES
+        self._is_content = False
+        self.seek, self.tell, self.seekable = archive.seek, archive.tell, archive.seekable
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """While content is read."""
+        self._is_content = True
+        try:
+            yield
+        finally:
+            self._is_content = False
+
+    def read(self, size: int = -1) -> bytes:
+        if self._is_content:
+            return self._archive.read(size)
+        most = self._left + 1
+        header = self._archive.read(min(size, most) if size >= 0 else most)
+        self._left -= len(header)
+        if self._left < 0:
+            raise UploadRefused(f"The headers of the archive have more than {_MAX_HEADER_BYTES // 2**20} MB. Create it "
+                                "again, with fewer files or shorter names.")
+        self._check(header)
+        return header
+
+
+def _check_tar_header(header: bytes) -> None:
+    if len(header) > tarfile.BLOCKSIZE and _MANY_DIGITS.search(header):
+        raise UploadRefused("A header of the archive contains a number of more than 100 digits. Rename the file that "
+                            "has it in its name, or create the archive again with: tar czf code.tar.gz -C FOLDER .")
+
+
+def _check_zip_directory(directory: bytes) -> None:
+    if directory.count(_IN_DIRECTORY) > MAX_ENTRIES:
+        raise _too_many()
+
+
+def _too_many() -> UploadRefused:
+    return UploadRefused(f"The archive contains more than {MAX_ENTRIES} files and folders. Leave out files that the "
+                         "trials do not need.")
+
+
 class _Budget:
     """Counts entries and bytes; the claimed sizes, which writing does not exceed."""
 
@@ -97,8 +157,7 @@ class _Budget:
         self.entries += 1
         self.bytes += size
         if self.entries > MAX_ENTRIES:
-            raise UploadRefused(f"The archive contains more than {MAX_ENTRIES} files and folders. Leave out files that "
-                                "the trials do not need.")
+            raise _too_many()
         if self.bytes > MAX_BYTES or size < 0:
             raise UploadRefused(f"Unpacked, the archive is larger than {MAX_BYTES // 2**20} MB (at {name}). Leave out "
                                 "files that the trials do not need, and store data outside of the code.")

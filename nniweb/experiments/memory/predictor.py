@@ -17,6 +17,8 @@ from typing import Any
 
 #: Trials whose memory is known, from which on something is predicted, and the most of them, the newest, that count.
 FEWEST, MOST = 5, 150
+#: Characters of the name of a choice whose parameters get names of their own, which begin with it.
+LONGEST_NAME = 1000
 #: Share of trials that need no more than ``upper``.
 QUANTILE = 0.95
 #: On top of what is predicted: a share, and bytes that a context may differ by.
@@ -122,10 +124,10 @@ def _fitted(offset: float, peaks: Sequence[float], rows: Sequence[Sequence[float
 
 
 def flat(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Parameters by flat names: those of nested choices behind the name of the choice."""
+    """Parameters by flat names: those of nested choices behind the name of the choice, unless that is too long."""
     found: dict[str, Any] = {}
     for name, value in parameters.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and len(prefix) + len(name) <= LONGEST_NAME:
             found |= flat(value, f"{prefix}{name}.")
         else:
             found[prefix + name] = value
@@ -169,7 +171,8 @@ def _value(parameters: Mapping[str, Any], column: tuple[str, str]) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300  # no NaN, either
+    # no NaN, either, and none whose square is more than a float holds
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
 
 
 def _correlation(one: Sequence[float], other: Sequence[float]) -> float:

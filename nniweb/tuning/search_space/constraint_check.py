@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from nniweb.tuning.constraints.constraint import Constraint, is_allowed, read_constraint, sentence
@@ -25,6 +26,8 @@ _ENOUGH = 200
 _FEW = 0.01
 _UNDEFINED = "a division by zero, a number that is compared with nothing, a text that is compared by <, or the like"
 _MOST_NAMES = 5_000
+#: Unknown names that are told: each is compared with all that are known.
+_MOST_UNKNOWN = 20
 
 Names = tuple[str, ...]
 
@@ -65,7 +68,8 @@ def check_constraints(texts: Sequence[str], space: SearchSpace, *, is_list: bool
         return check
     known = list(dict.fromkeys(_names_of_list(space) if is_list else _names_of(space, ())))
     for place, constraint in enumerate(constraints):
-        check.problems += [(place, problem) for problem in _unknown_names(constraint, known)]
+        unknown = islice(_unknown_names(constraint, known), _MOST_UNKNOWN - len(check.problems))
+        check.problems += [(place, problem) for problem in unknown]
     if not check.problems and space.parameters:
         _look_for_points(constraints, space, is_list, check)
     return check

@@ -4,13 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from nniweb.tuning.search_space.space import NAME_KEY
+from trialkeeper.command_template import LONGEST_NAME
 
 
 def names_in_space(space: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """All names that trials of a search space (as JSON, without problems) may have, in its order."""
+    """All names that trials of a search space (as JSON, without problems) may have, in its order. Those that are too
+    long for a command are left out, with all that begin with them.
+    """
     found: dict[str, None] = {}
     for key, value in space.items():
         name = f"{prefix}{key}"
+        if len(name) > LONGEST_NAME:
+            continue
         if not isinstance(value, dict):
             found[name] = None
             continue

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nniweb.tuning.search_space.problem import InvalidInput, Problem, did_you_mean
+from nniweb.tuning.search_space.problem import MOST_PROBLEMS, InvalidInput, Problem, did_you_mean
 from nniweb.tuning.search_space.space import (
     NAME_KEY,
     Choice,
@@ -24,6 +24,8 @@ ALL_TYPES = ("choice", "randint", *BOUNDED_TYPES, *NORMAL_TYPES)
 _ARCHITECTURE_TYPES = ("layer_choice", "input_choice", "mutable_layer")
 
 MOST_NESTED_LEVELS = 20
+#: Characters of a parameter's name.
+LONGEST_NAME = 1000
 # exp(709.8) is the largest number a float holds; draws reach 8.3 standard deviations from mu.
 _LARGEST_EXPONENT = 709.0
 _DEVIATIONS_DRAWN = 8.3
@@ -50,13 +52,17 @@ def parse_search_space(raw: object) -> SearchSpace:
 
 
 class _Parser:
-    """Collects all problems instead of stopping at the first; what it returns beside a problem is a filler."""
+    """Collects problems instead of stopping at the first; what it returns beside a problem is a filler. Whatever finds
+    the last of MOST_PROBLEMS raises SearchSpaceError.
+    """
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
     def wrong(self, path: str, message: str) -> None:
         self.problems.append(Problem(path, message))
+        if len(self.problems) >= MOST_PROBLEMS:
+            raise SearchSpaceError(self.problems)
 
     def space(self, raw: object, prefix: str, level: int) -> SearchSpace:
         if not isinstance(raw, Mapping):
@@ -70,6 +76,10 @@ class _Parser:
                 continue
             if not isinstance(name, str):
                 self.wrong(f"{prefix}{name}", f"a parameter's name must be text, not {kind_of(name)}")
+                continue
+            if len(name) > LONGEST_NAME:
+                self.wrong(f"{prefix}{name[:50]}", f"a parameter's name has {len(name)} characters; at most "
+                                                   f"{LONGEST_NAME} are allowed")
                 continue
             parameter = self.parameter(spec, f"{prefix}{name}", level)
             if parameter is not None:

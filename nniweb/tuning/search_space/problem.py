@@ -4,6 +4,9 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+#: Faults that are told of one thing. Further ones are not looked for: each has a path of its own.
+MOST_PROBLEMS = 1000
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -17,11 +17,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from nniweb.tuning.constraints.constraint import Constraint, first_broken
-from nniweb.tuning.search_space.problem import Problem
+from nniweb.tuning.search_space.problem import MOST_PROBLEMS, Problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -297,10 +298,12 @@ class SearchSpace:
         return not self.problems_with(parameters)
 
     def problems_with(self, parameters: object) -> list[Problem]:
-        """What keeps these parameters from being a point of the space; an empty list when nothing does."""
+        """What keeps these parameters from being a point of the space, the first MOST_PROBLEMS of it; an empty list
+        when nothing does.
+        """
         if not isinstance(parameters, Mapping):
             return [Problem("", "the parameters must be an object of names and values")]
-        return list(self._problems(parameters, ""))
+        return list(islice(self._problems(parameters, ""), MOST_PROBLEMS))
 
     def coordinates(self, parameters: Mapping[str, Any]) -> Coordinates:
         """Coordinates of a point. Parts that are not of this space (it may have changed since) are left out."""

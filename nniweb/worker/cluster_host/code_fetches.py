@@ -11,7 +11,8 @@ from django.db import connection
 from nniweb.experiments.models import Experiment
 from nniweb.worker.cluster_host.call_threads import CallThreads
 
-#: Fetches of one cluster's experiments at the same time; more wait their turn.
+#: Fetches of one cluster's experiments at the same time, of different people; more wait their turn. A server that does
+#: not answer takes one until its time is over.
 AT_ONCE = 2
 
 
@@ -23,11 +24,14 @@ class CodeFetches:
         self._threads = CallThreads("fetches", AT_ONCE)
         self._box: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._under_way: set[int] = set()
+        #: Experiment -> its owner (primary keys). Those that wait for a thread, too.
+        self._under_way: dict[int, int | None] = {}
 
     def start(self, experiment: Experiment, fetch: Callable[[threading.Event], Callable[[], None]]) -> None:
-        """Run ``fetch``, which must not raise, on a thread; what it returns runs in a later round."""
-        if experiment.pk in self._under_way:
+        """Run ``fetch``, which must not raise, on a thread; what it returns runs in a later round. Does nothing while
+        another one of the same person is under way: each round asks again.
+        """
+        if experiment.pk in self._under_way or experiment.owner_id in self._under_way.values():
             return
 
         def work() -> None:
@@ -39,10 +43,10 @@ class CodeFetches:
             self._wake()
 
         if self._threads.submit(work):
-            self._under_way.add(experiment.pk)
+            self._under_way[experiment.pk] = experiment.owner_id
 
     def _finish(self, experiment_pk: int, outcome: Callable[[], None]) -> None:
-        self._under_way.discard(experiment_pk)
+        self._under_way.pop(experiment_pk, None)
         outcome()
 
     def collect(self) -> None:

@@ -1,5 +1,6 @@
 """Each wrong thing is told by the caller's own name for the field, with what to do; all of them at once."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from nniweb.experiments.config import parse_experiment_config
+from nniweb.experiments.config.findings import MOST_ERRORS
 
 LEFT_OUT = object()
 
@@ -257,3 +259,23 @@ def test_what_no_program_can_be_started_with_is_refused(errors_of: Callable, v2:
     [error] = errors_of(changed(v2, field, f"{longest}xxx"))
     assert error.field == field
     assert words in error.message
+
+
+def test_of_a_file_in_which_nearly_everything_is_wrong_so_much_is_told(v2, errors_of) -> None:
+    assert len(errors_of({**v2, **{f"unknown{number}": 1 for number in range(20_000)}})) == MOST_ERRORS
+    space = {f"p{number}": {"_type": "uniform", "_value": [1, 0]} for number in range(2 * MOST_ERRORS)}
+    errors = errors_of(json.dumps({**v2, "searchSpaceFile": None, "searchSpace": space}))
+    assert (len(errors), errors[-1].line) == (MOST_ERRORS, 1)
+
+
+def test_a_very_long_name_is_compared_with_none(v2, errors_of) -> None:
+    [error] = errors_of({**v2, "trialConcurrency" * 30: 2})
+    assert error.message == "is not a known field here"
+
+
+@pytest.mark.parametrize("written", [json.dumps, yaml.safe_dump, dict])
+def test_a_name_that_would_stand_in_too_many_paths_is_refused(v2, errors_of, written: Callable) -> None:
+    options = [{"_name": "a", "x": 1}] * 100
+    errors = errors_of(written({**v2, "searchSpaceFile": None, "searchSpace": {
+        "k" * 100_000: {"_type": "choice", "_value": options}}}))
+    assert [error.message for error in errors] == ["has a key of 100000 characters; at most 1000 are read"]

@@ -20,6 +20,11 @@ def test_names_of_nested_choices_have_dots():
                                       "batch.steps"]
 
 
+def test_names_that_are_too_long_for_a_command_are_left_out_with_all_below_them():
+    below = {"x": {"_type": "choice", "_value": [1]}}
+    assert names_in_space({"a": below, "k" * 1001: below, "k" * 999: below}) == ["a.x"]
+
+
 @pytest.mark.parametrize("command", ["python3 t.py {lr} --trees={model.trees} {args} {hydra} {{other}}",
                                      "python3 t.py ${l_r} ${lr}", "python3 t.py {a,b} {} {1..2}"])
 def test_right_names_and_other_braces_are_not_remarked_on(v2, folder, command):
@@ -37,6 +42,12 @@ def test_a_misspelt_name_is_an_error(v2, errors_of):
 def test_an_unknown_name_that_may_mean_something_else_is_a_note(v2, folder, command):
     notes = parse_experiment_config({**v2, "trialCommand": command}, folder).notes
     assert any("is left as it is, because no parameter has this name" in note for note in notes)
+
+
+def test_only_so_many_different_names_are_told(v2, folder):
+    command = " ".join(["t {print}"] * 100 + [f"'{{other{number}}}'" for number in range(1000)])
+    notes = parse_experiment_config({**v2, "trialCommand": command}, folder).notes
+    assert len([note for note in notes if "because no parameter has this name" in note]) == 50
 
 
 def test_a_parameter_where_none_can_be_put_in_is_a_note(v2, folder):

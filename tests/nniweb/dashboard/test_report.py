@@ -15,6 +15,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from nniweb.dashboard import markdown
 from nniweb.experiments.charts import parameter_importance
 from nniweb.experiments.charts.parameter_importance import Importance, NotWorkedOut
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TrialParameters, User
@@ -153,6 +154,13 @@ def test_notes_are_markdown_that_cannot_do_anything(page: Page, make_experiment:
     assert 'href="javascript' not in html
     assert '<a href="https://example.org" rel="noopener noreferrer nofollow">b</a>' in html
     assert "<td>1</td>" in html
+
+
+def test_tables_in_notes_are_read_up_to_a_number_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "MOST_PARTS_OF_TABLES", 100)
+    table = "a|" * 8 + "a\n" + "-|" * 8 + "-\n" + "a|\n" * 8 + "\n"
+    assert [markdown.markdown(table * count).count("<table") for count in (1, 5, 1)] == [1, 1, 1]
+    assert "<table" not in markdown.markdown("a|" * 300 + "a\n" + "-|" * 300 + "-\na|\n")
 
 
 def test_it_is_for_those_who_see_the_experiment(make_experiment: Make) -> None:

@@ -141,12 +141,47 @@ def test_who_reports_for_several_needs_the_token_of_the_job_in_the_address(appli
 @pytest.mark.parametrize("body", [
     b"[]", b"{}", b'{"reports": []}', b'{"reports": [1]}', b'{"reports": [{"job_name": 1, "token": "t"}]}',
     b'{"reports": [{"job_name": "a", "token": null}]}',
+    b'{"reports": [{"job_name": "a\\u0000", "token": "t"}]}', b'{"reports": [{"job_name": "\\ud800", "token": "t"}]}',
+    b'{"reports": [{"job_name": "a", "token": "\\ud800"}]}',
     b'{"reports": [{"job_name": "a", "token": "t", "entries": [{"n": 1}]}]}',
     json.dumps({"reports": [{"job_name": "a", "token": "t"}] * (contract.MOST_SEVERAL_REPORTS + 1)}).encode()])
 def test_several_reports_that_are_wrong_are_refused_together(application, make_attempt, body: bytes) -> None:
     attempt = make_attempt()
     status, _, answer = call(application, "POST", f"trials/{attempt.job_name}/reports/several", body)
     assert (status, json.loads(answer)["error"]) == (400, "unreadable")
+
+
+def test_one_of_several_reports_that_cannot_be_written_again_is_refused_and_the_others_are_taken(application,
+                                                                                                make_attempt) -> None:
+    odd, usual = make_attempt(), make_attempt()
+    for attempt in (odd, usual):
+        call(application, "POST", f"trials/{attempt.job_name}/reports", document(STARTED))
+    status, _, body = call(application, "POST", f"trials/{odd.job_name}/reports/several", several(
+        (odd, "token", {"resources": {"\ud800": 1}}), (odd, "token", {"resources": {"cpu_percent": 10**30}}),
+        (usual, "token", {})))
+    assert (status, [answer["status"] for answer in json.loads(body)["answers"]]) == (200, [400, 400, 200])
+
+
+def test_a_report_that_makes_the_server_fail_does_not_hold_up_those_of_others(application, make_attempt,
+                                                                              monkeypatch) -> None:
+    from nniweb.experiments.ingest import reports
+
+    attempts = [make_attempt() for _ in range(7)]
+    real = reports._store
+
+    def fails(deliveries, **more):
+        if any(delivery.job_name == attempts[3].job_name for delivery in deliveries):
+            raise OverflowError("a mistake of ours")
+        return real(deliveries, **more)
+
+    monkeypatch.setattr(reports, "_store", fails)
+
+    async def all_at_once() -> list[Any]:
+        return await asyncio.gather(*(acall(application, "POST", f"trials/{attempt.job_name}/reports",
+                                            document(STARTED, metric(2))) for attempt in attempts))
+
+    assert [status for status, _, _ in asyncio.run(all_at_once())] == [200] * 3 + [500] + [200] * 3
+    assert Metric.objects.count() == 6
 
 
 def test_gzip_is_taken(application, make_attempt) -> None:

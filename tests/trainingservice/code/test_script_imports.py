@@ -68,5 +68,7 @@ def test_what_is_read_is_bounded(code, monkeypatch):
     assert names(folder, script="m0.py") == ["far0", "far1", "far2"]
     monkeypatch.setattr(module, "MOST_NAMES", 100)
     assert len(names(folder, script="m0.py")) < 8
+    monkeypatch.setattr(module, "MOST_BYTES", 80)
+    assert names(folder, script="m0.py") == ["far0", "far1", "far2"]
     monkeypatch.setattr(module, "LONGEST_FILE", 10)
     assert names(folder, script="m0.py") == []

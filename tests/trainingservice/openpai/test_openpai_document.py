@@ -10,6 +10,7 @@ from tests.trainingservice.openpai.recordings import documents
 from trainingservice.openpai.config import OpenPaiTrialOptions
 from trainingservice.openpai.job_document import TOKEN_SECRET, KeeperStart, job_document
 from trainingservice.openpai.protocol_schema import document_problems
+from trainingservice.openpai.templates import problem
 from trainingservice.trial_job import HyperParameters, JobApplicationForm, KeeperAccess
 
 GOOD = yaml.safe_load("""
@@ -127,6 +128,16 @@ TWO_ROLES = dict.fromkeys(("a", "b"), GOOD["taskRoles"]["taskrole"])
 ])
 def test_what_is_wrong_is_said_with_its_place(path, value, words):
     assert words in "; ".join(document_problems(changed(path, value)))
+
+
+@pytest.mark.parametrize("text", ["<%a{}b", "<%{{a{}}}b%>", "<%=a{}b", "<%= ={}b", "<%#a{}%><%/a %>b<%"])
+def test_white_space_in_a_template_is_looked_at_once(text):
+    assert "without its %>" in problem(text.format(" \ufeff\n" * 200_000))
+
+
+@pytest.mark.parametrize("text", ["<%a  %>", "<% {a\t}%>", "<%=\ufeff| | =  %>|a|", "<%#  a%><%/ a\n%>", "<%=a=%%>%>a"])
+def test_white_space_before_the_end_of_a_tag_does_not_count(text):
+    assert problem(text) in ("", "has a <%= that does not name two marks")
 
 
 @pytest.mark.parametrize(("path", "value"), [

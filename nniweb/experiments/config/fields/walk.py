@@ -25,10 +25,14 @@ from trainingservice.words.spellings import fold
 
 #: Places in documents, by the models that may stand there, of which the fields are known without a look.
 _KEPT = 512
+#: Characters of what is compared with known names: that takes time and memory for each of them.
+_LONGEST_MISSPELT = 300
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
     """A half sentence that names the known field this one was probably meant to be, "" where none is near."""
+    if len(key) > _LONGEST_MISSPELT:
+        return ""
     by_fold = {fold(name): name for name in known}
     matches = difflib.get_close_matches(fold(key), list(by_fold), n=1, cutoff=0.6)
     if not matches:  # "gpuNumber" for "trialGpuNumber": the one is part of the other

@@ -18,6 +18,8 @@ from trialkeeper.trial_parameters import variable_of
 _A_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: How much alike two names are of which one may be the other, misspelt: from 0 to 1.
 _ALIKE = 0.75
+#: Of so many different names something is told: each that is no parameter is compared with all parameters.
+_MOST_TOLD = 50
 
 
 def check_command_names(command: str, search_space: Mapping[str, Any], tuner: AlgorithmSettings | None,
@@ -31,14 +33,21 @@ def check_command_names(command: str, search_space: Mapping[str, Any], tuner: Al
     known = names_in_space(search_space)
     if find_tuner(tuner.name).takes_a_list:  # an option is a whole parameter set
         known += [name.partition(".")[2] for name in known if "." in name]
+    meant = {*known, ARGUMENTS, OVERRIDES}
+    told: set[tuple[str, str | None]] = set()
     for place in places(command):
-        if place.is_escaped:
+        # in other quotes something else is said of the same name
+        if place.is_escaped or (place.name, place.quotes) in told:
             continue
-        if place.name in (*known, ARGUMENTS, OVERRIDES):
+        if place.name in meant:
             if place.quotes is None:
+                told.add((place.name, place.quotes))
                 findings.note(_not_here(place, findings))
         elif _A_NAME.fullmatch(place.name):
+            told.add((place.name, place.quotes))
             _unknown(place, known, findings)
+        if len(told) == _MOST_TOLD:
+            return
 
 
 def _not_here(place: Place, findings: Findings) -> str:

@@ -159,3 +159,8 @@ def test_no_more_intermediate_results_are_held_than_a_trial_has_or_some_thousand
     together = [[len(trial["intermediate"]) for trial in json.loads(f"[{piece.strip().strip(',')}]")]
                 for piece in pieces[1:-1]]
     assert together == [[4, 4], [4], [25], [1, 0, 2]]
+
+
+def test_members_of_an_object_with_a_very_long_name_do_not_repeat_it() -> None:
+    long = "k" * 100_000
+    assert export.flat({"a": {"b": 1}, long: {"c": {"d": 1}}}) == {"a.b": 1, long: '{"c": {"d": 1}}'}

@@ -20,3 +20,13 @@ def test_a_warm_start_is_told_once_for_a_machine_whether_its_name_came_before_or
     assert set(Attempt.objects.values_list("machine_name", flat=True)) == {"box"}
     [event] = ExperimentEvent.objects.filter(kind="warm start")
     assert event.message.startswith("Trials on machine box are started warm")
+
+
+@pytest.mark.parametrize("odd", [{"memory": 10**400}, {"modules": 10**4000}, {"memory": -1}, {"memory": True}],
+                         ids=["memory", "modules", "less than nothing", "no number"])
+def test_what_no_start_can_take_is_not_told_and_the_end_is_stored(make_attempt, odd) -> None:
+    attempt = make_attempt()
+    deliver(attempt, started(), ended(2, warm_start=WARM | odd))
+    attempt.refresh_from_db()
+    assert attempt.stage == Attempt.Stage.ENDED
+    assert not ExperimentEvent.objects.filter(kind="warm start").exists()

@@ -31,3 +31,13 @@ def test_a_command_that_needs_a_file_needs_code() -> None:
     [finding] = command_findings("bash run.sh", None)
     assert "no code was given" in finding.message
     assert command_findings("train --all", None) == []
+
+
+@pytest.mark.parametrize("command", [
+    "python3 ../kept/sealing.key", "python3 ../kept/sealing", "cd .. && sh kept/sealing.key", "python3 link/sealing",
+    "python3 link/sealing.key", "./" + "a" * 300, "python3 train\0.py"])
+def test_nothing_is_said_of_files_outside_of_the_code_and_of_what_is_no_path(code: Path, command: str) -> None:
+    (code / "kept").mkdir()
+    (code / "kept" / "sealing.key").write_text("")
+    (code / "src" / "link").symlink_to(code / "kept")
+    assert command_findings(command, code / "src") == []

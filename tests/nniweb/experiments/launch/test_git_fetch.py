@@ -13,6 +13,7 @@ import pytest
 
 from nniweb.experiments.clusters.public_addresses import is_public
 from nniweb.experiments.errors import Refused
+from nniweb.experiments.launch import git_fetch
 from nniweb.experiments.launch.git_fetch import FetchFailed, FetchLimits, fetch_code
 from nniweb.experiments.launch.git_source import GitSource, read_git_source
 from tests.fakes.git_server import GitServer
@@ -132,6 +133,20 @@ def test_too_much_and_too_long_end_at_the_limits(server, tmp_path) -> None:
     stop = threading.Event()
     stop.set()
     assert "shutting down" in refused(GitSource(server.url("large")), tmp_path, stop=stop)
+
+
+def test_a_few_trees_that_stand_for_any_number_of_files_end_at_a_limit(server, tmp_path, monkeypatch) -> None:
+    server.commit("trees", {"a": "1"})
+    bare = server.path("trees")
+    tree = server.git("rev-parse", "main^{tree}", cwd=bare)
+    for _ in range(7):
+        tree = server.git("mktree", cwd=bare, data="".join(
+            f"040000 tree {tree}\t{number}\n" for number in range(10)).encode())
+    commit = server.git("commit-tree", tree, "-m", "a bomb", cwd=bare)
+    server.git("update-ref", "refs/heads/main", commit, cwd=bare)
+    monkeypatch.setattr(git_fetch, "MOST_LISTED", 10_000)
+    monkeypatch.setattr(git_fetch, "MOST_ENTRIES", 10**9)
+    assert "list of the repository's files" in refused(GitSource(server.url("trees")), tmp_path)
 
 
 def test_a_link_that_leads_out_of_the_code_is_refused(server, tmp_path) -> None:

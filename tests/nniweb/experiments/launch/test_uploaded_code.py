@@ -3,6 +3,7 @@
 import gzip
 import io
 import stat
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -105,6 +106,43 @@ def test_too_many_entries_are_refused(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(uploaded_code, "MAX_ENTRIES", 3)
     with pytest.raises(UploadRefused, match="more than 3"):
         unpack(tar_with(*((member(f"f{n}"), b"") for n in range(4))), folder)
+
+
+def test_a_zip_whose_directory_has_too_many_entries_is_refused_before_there_is_an_object_for_each(
+        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploaded_code, "MAX_ENTRIES", 2)
+    monkeypatch.setattr(zipfile, "ZipInfo", None)
+    entry = b"PK\x01\x02" + bytes(24) + b"\1" + bytes(17) + b"a"
+    ends = b"PK\x05\x06" + bytes(4) + 2 * struct.pack("<H", 3) + struct.pack("<LLH", 3 * len(entry), 30, 0)
+    with pytest.raises(UploadRefused, match="more than 2 files"):
+        unpack(io.BytesIO(b"PK\x03\x04" + bytes(26) + 3 * entry + ends), folder)
+
+
+def test_a_zip_with_a_comment_is_unpacked(folder: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.py", "1")
+        archive.comment = b"c" * 60_000
+    unpack(out, folder)
+    assert (folder / "a.py").read_text() == "1"
+
+
+def test_a_header_in_which_numbers_would_be_looked_for_for_hours_is_refused(folder: Path) -> None:
+    header = member("x", type=tarfile.XHDTYPE)
+    header.size = 1_000_000
+    tar = header.tobuf(tarfile.USTAR_FORMAT) + b"1" * header.size + bytes(-header.size % 512)
+    with pytest.raises(UploadRefused, match="more than 100 digits"):
+        unpack(io.BytesIO(gzip.compress(tar + member("a.py").tobuf() + bytes(1024))), folder)
+
+
+def test_headers_that_would_fill_the_memory_are_refused_and_long_names_are_taken(
+        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "/".join(["9" * 90] * 20)
+    unpack(tar_with((member(f"{name}/a.py"), b"1" * 300_000), (member("b.py"), b"2")), folder)
+    assert (folder / name / "a.py").stat().st_size == 300_000
+    monkeypatch.setattr(uploaded_code, "_MAX_HEADER_BYTES", 5000)
+    with pytest.raises(UploadRefused, match="The headers of the archive"):
+        unpack(tar_with(*((member(f"{number}.py"), b"") for number in range(10))), folder)
 
 
 def test_a_zip_that_lies_about_its_size_is_refused(folder: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nniweb.experiments.memory.predictor import CONTEXT, FEWEST, Seen, fit
+from nniweb.experiments.memory.predictor import CONTEXT, FEWEST, Seen, fit, flat
 
 GB = 1024 ** 3
 
@@ -87,3 +87,17 @@ def test_whatever_parameters_are_it_says_a_number_of_bytes(parameters: dict[str,
         assert model is not None
         prediction = model.predict(parameters)
         assert 0 <= prediction.expected <= prediction.upper < 10 ** 45
+
+
+def test_parameters_of_a_choice_with_a_very_long_name_do_not_repeat_it() -> None:
+    long = "k" * 100_000
+    assert flat({"a": {"b": 1}, long: {"c": {"d": 1}}}) == {"a.b": 1, long: {"c": {"d": 1}}}
+
+
+@pytest.mark.parametrize("odd", [1e200, -1e299, 10**400, float("nan"), float("inf")],
+                         ids=["large", "small", "whole", "none", "endless"])
+def test_a_number_whose_square_is_too_large_is_taken_for_an_option(odd: float) -> None:
+    model = fit([Seen({"x": value}, (number + 1) * GB) for number, value in enumerate(
+        [odd, -1.0, 1e99, -1e99, 2, 3])])
+    assert model is not None
+    assert model.predict({"x": odd}).upper > 0

@@ -76,6 +76,11 @@ def test_what_is_left_out_and_how_little_is_left_are_said() -> None:
     assert problems("a > 5", is_list=True) == []  # that the space is no list is said elsewhere
 
 
+def test_so_many_unknown_names_are_compared_with_the_known_ones() -> None:
+    texts = [" + ".join(f"other{number}" for number in range(50)) + " < 5"] * 2
+    assert [place for place, _ in problems(*texts)] == [0] * 20
+
+
 def test_a_check_has_bounded_work() -> None:
     space = {f"p{index}": {"_type": "uniform", "_value": [0, 1]} for index in range(30)}
     long = " + ".join(f"p{index}" for index in range(30))

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nniweb.tuning.search_space.parser import SearchSpaceError, parse_search_space
+from nniweb.tuning.search_space.problem import MOST_PROBLEMS
 
 NESTED_WITH_FAULT = {
     "_type": "choice",
@@ -84,3 +85,18 @@ def test_endless_nesting_is_refused_instead_of_exhausting_the_stack() -> None:
         spec = {"_type": "choice", "_value": [{"_name": "deeper", "x": spec}]}
     with pytest.raises(SearchSpaceError, match="nested more than 20 levels"):
         parse_search_space({"x": spec})
+
+
+def test_so_many_faults_are_reported_and_a_name_that_would_stand_in_many_paths_is_one_of_them() -> None:
+    with pytest.raises(SearchSpaceError) as caught:
+        parse_search_space({f"p{number}": number for number in range(10_000)})
+    assert len(caught.value.problems) == MOST_PROBLEMS
+    options = [{"_name": "a", "x": 1}] * 100
+    with pytest.raises(SearchSpaceError) as caught:
+        parse_search_space({"k" * 1001: {"_type": "choice", "_value": options}})
+    assert [problem.path for problem in caught.value.problems] == ["k" * 50]
+
+
+def test_of_a_point_so_many_faults_are_told() -> None:
+    space = parse_search_space({"x": {"_type": "choice", "_value": [1]}})
+    assert len(space.problems_with({"x": 1} | {f"other{number}": 1 for number in range(10_000)})) == MOST_PROBLEMS

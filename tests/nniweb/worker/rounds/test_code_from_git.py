@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import tarfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from nniweb.experiments.actions import intents
 from nniweb.experiments.launch import code_archives
 from nniweb.experiments.models import Experiment, Trial, TrialParameters
 from nniweb.experiments.secrets.sealing import seal
+from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from tests.fakes.git_server import GitServer
 from trainingservice.kubeflow.config import KubeflowTrialOptions
 from trainingservice.platforms import load_platform
@@ -128,6 +131,32 @@ def test_one_that_is_stopped_while_it_waits_starts_nothing(rig, server) -> None:
 
 TRAIN = '"""@nni.variable(nni.choice(1, 2), name=x)"""\nx = 0\n'
 SPACE = {"train/x/choice": {"_type": "choice", "_value": [1, 2]}}
+
+
+def test_one_person_has_one_fetch_at_a_time_and_holds_up_nobody_else() -> None:
+    fetches, go = CodeFetches(lambda: None), threading.Event()
+    begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def fetch(name: str) -> Callable[[threading.Event], Callable[[], None]]:
+        def work(stop: threading.Event) -> Callable[[], None]:
+            begun.put(name)
+            go.wait(PATIENCE)
+            return lambda: ended.append(name)
+        return work
+
+    ended: list[str] = []
+    for number in range(4):
+        fetches.start(Experiment(pk=number, owner_id=1), fetch(f"silent {number}"))
+    fetches.start(Experiment(pk=9, owner_id=2), fetch("another's"))
+    assert {begun.get(timeout=PATIENCE) for _ in range(2)} == {"silent 0", "another's"}
+    go.set()
+    deadline = time.monotonic() + PATIENCE
+    while len(ended) < 2 and time.monotonic() < deadline:
+        fetches.collect()
+        time.sleep(0.01)
+    fetches.start(Experiment(pk=1, owner_id=1), fetch("silent 1"))
+    assert begun.get(timeout=PATIENCE) == "silent 1"
+    fetches.close()
 
 
 def annotated(rig, server, files: dict[str, str], **more) -> Experiment:
