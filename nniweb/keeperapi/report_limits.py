@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nniweb.process.counted_address import counted_as
 from nniweb.process.token_bucket import TokenBucket
 from trainingservice.receiver.report_reading import RefusedReport
 from trialkeeper import contract
@@ -28,7 +29,8 @@ FORGET_AFTER = 60.0
 #: Large bodies of one sender that may come at once: each is in memory until it is whole, and keepers send one. What was
 #: cut off on its way takes a while to be noticed.
 MOST_BODIES = 3
-#: Senders that are remembered at most; the longest unused ones are forgotten first, which fills their buckets.
+#: Senders that are remembered at most, and as many of whom it is not known yet whether their tokens open anything; the
+#: longest unused ones are forgotten first, which fills their buckets.
 MOST_SENDERS = 20_000
 
 Key = TypeVar("Key")
@@ -41,8 +43,6 @@ class _Sender:
     calls: TokenBucket
     bytes: TokenBucket
     used_at: float
-    #: Whether the token opened something: then the calls are no longer counted for the address.
-    is_known: bool = False
 
 
 class ReportLimits:
@@ -50,7 +50,10 @@ class ReportLimits:
 
     def __init__(self, calls: float, mega_bytes: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._calls, self._bytes, self._clock = calls, mega_bytes * 1e6, clock
+        #: Those whose token opened something: their calls are no longer counted for the address.
         self._callers: OrderedDict[Caller, _Sender] = OrderedDict()
+        #: All others, apart: however many tokens somebody makes up, no keeper is forgotten for them.
+        self._strangers: OrderedDict[Caller, _Sender] = OrderedDict()
         self._addresses: OrderedDict[str, _Sender] = OrderedDict()
         self._bodies: dict[Caller, int] = {}
         self._lock = threading.Lock()
@@ -59,11 +62,12 @@ class ReportLimits:
         """0 where the call may go on, which is counted; else after how many seconds it may come again."""
         now = self._clock()
         with self._lock:
-            sender = self._sender(self._callers, caller, now, self._calls, self._calls * BURST_SECONDS)
-            if not sender.is_known:
-                refused = self._sender(self._addresses, address, now, REFUSED_A_SECOND, REFUSED_BURST)
+            senders = self._callers if caller in self._callers else self._strangers
+            if senders is self._strangers:
+                refused = self._sender(self._addresses, counted_as(address), now, REFUSED_A_SECOND, REFUSED_BURST)
                 if seconds := refused.calls.wait():
                     return seconds
+            sender = self._sender(senders, caller, now, self._calls, self._calls * BURST_SECONDS)
             seconds = max(sender.calls.wait() if self._calls else 0.0, sender.bytes.wait(0.0) if self._bytes else 0.0)
             if not seconds:
                 sender.calls.spend(1)
@@ -89,17 +93,18 @@ class ReportLimits:
     def sent(self, caller: Caller, size: int) -> None:
         """So many bytes came. They may be more than were left: then the next call waits for longer."""
         with self._lock:
-            if (sender := self._callers.get(caller)) is not None:
+            if (sender := self._callers.get(caller) or self._strangers.get(caller)) is not None:
                 sender.bytes.spend(size)
 
     def answered(self, caller: Caller, address: str, status: int) -> None:
         """How it was answered, which tells whether the token opens anything."""
         with self._lock:
             if status in (401, 404):
-                if (sender := self._addresses.get(address)) is not None:
+                if (sender := self._addresses.get(counted_as(address))) is not None:
                     sender.calls.spend(1)
-            elif status < 500 and status not in (400, 405, 413, 429) and (known := self._callers.get(caller)):
-                known.is_known = True
+            elif status < 500 and status not in (400, 405, 413, 429) and (known := self._strangers.pop(caller, None)):
+                self._callers[caller] = known
+                self._forget_old(self._callers, known.used_at)
 
     def _sender(self, senders: OrderedDict[Key, _Sender], key: Key, now: float, rate: float, burst: float) -> _Sender:
         """The sender, which is used now."""
@@ -107,15 +112,20 @@ class ReportLimits:
         if sender is None:
             sender = senders[key] = _Sender(TokenBucket(rate, burst, self._clock), TokenBucket(
                 self._bytes, self._bytes * BURST_SECONDS, self._clock), now)
-            # in the order of their last use; two at most, so that no call pays for many and more go than come
-            for _ in range(2):
-                oldest = next(iter(senders))
-                if len(senders) <= MOST_SENDERS and not self._is_over(senders[oldest], now):
-                    break
-                del senders[oldest]
+            self._forget_old(senders, now)
         senders.move_to_end(key)
         sender.used_at = now
         return sender
+
+    def _forget_old(self, senders: OrderedDict[Key, _Sender], now: float) -> None:
+        """When one has come. They are in the order of their last use; two go at most, so that no call pays for many and
+        more go than come.
+        """
+        for _ in range(2):
+            oldest = next(iter(senders))
+            if len(senders) <= MOST_SENDERS and not self._is_over(senders[oldest], now):
+                break
+            del senders[oldest]
 
     def _is_over(self, sender: _Sender, now: float) -> bool:
         """Whether it was not used for long, and owes no bytes any more."""

@@ -97,8 +97,9 @@ def with_nni_ports(application: ASGI3Application) -> ASGI3Application:
             await application(scope, receive, send)
         elif scope["type"] == "http" and not _comes_from_elsewhere(scope):
             path = f"/nni/{meaning.experiment_id}{scope['path']}"
-            await application({**scope, "path": path, "raw_path": path.encode(), NNI_PORT: meaning.experiment_id,
-                               OF_NNI_1: meaning.is_of_nni_1}, receive, send)
+            # without a root that a caller may have named: what is left of the path would lead to other experiments
+            await application({**scope, "path": path, "raw_path": path.encode(), "root_path": "",
+                               NNI_PORT: meaning.experiment_id, OF_NNI_1: meaning.is_of_nni_1}, receive, send)
         elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403,
                         "headers": [(b"content-type", b"application/json")]})

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nniweb.http.proxies import Network, is_trusted
+from nniweb.process.counted_address import counted_as
 
 #: The part of the process's descriptors that connections may take; the others are for the database and files.
 SHARE_OF_DESCRIPTORS = 0.75
@@ -90,5 +91,4 @@ class Connections:
         address = getattr(address, "ipv4_mapped", None) or address
         if address.is_loopback or is_trusted(str(address), self._trusted):
             return ""
-        # whoever has one address of IPv6 has the 2**64 beside it
-        return str(address) if address.version == 4 else str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+        return counted_as(str(address))

@@ -58,6 +58,8 @@ class Request(WebRequest):  # type: ignore[misc]  # Daphne's is not annotated
     def _process(self, method: bytes, uri: bytes, version: bytes) -> None:
         self.method, self.uri, self.clientproto = method, uri, version
         self.path = uri.split(b"?", 1)[0]
+        # Daphne would believe whoever sends it; links that the application makes begin with it, also those in mails
+        self.requestHeaders.removeHeader(b"daphne-root-path")
         is_upgrade = self.requestHeaders.getRawHeaders(b"Upgrade", [b""])[0].lower() == b"websocket"
         if is_upgrade and (self._is_early or self.content.tell()):
             self.basic_error(400, b"Bad Request", "A request to open a websocket has no body.")

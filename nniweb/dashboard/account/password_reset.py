@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import PasswordResetForm
 from django.contrib.auth.views import PasswordResetConfirmView, PasswordResetDoneView, PasswordResetView
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse_lazy
 from django.utils import timezone
@@ -17,6 +18,7 @@ from nniweb.experiments.access import audit
 from nniweb.experiments.access.request_actor import address_of
 from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
+from nniweb.process.counted_address import counted_as
 
 ASKED = "password.reset-asked"
 #: Of the threads that send.
@@ -59,12 +61,19 @@ class AskForLink(PasswordResetView):
         known = next(iter(form.get_users(form.cleaned_data["email"])), None)
         # of many addresses none fills one person's mail box
         for_them = asked.filter(target=str(known.pk)).count() if isinstance(known, User) else 0
-        if asked.filter(address=address_of(self.request)).count() < MOST and for_them < MOST:
+        if _count_of_address(asked, address_of(self.request)) < MOST and for_them < MOST:
             audit.record(ASKED, known if isinstance(known, User) else None)
             # a header of the request must not say where the link leads, not even to which port
             self.extra_email_context = {"root": page_root()}
             return super().form_valid(form)
         return HttpResponse(status=302, headers={"Location": str(self.get_success_url())})
+
+
+def _count_of_address(asked: QuerySet[AuditEntry], address: str) -> int:
+    """How many of these come from there; of IPv6 from the network around it."""
+    if (counted := counted_as(address)) == address:
+        return asked.filter(address=address).count()
+    return sum(counted_as(other) == counted for other in asked.values_list("address", flat=True))
 
 
 @method_decorator(login_not_required, name="dispatch")

@@ -6,12 +6,14 @@ Who a person is says the provider's subject (``SingleSignOnIdentity``), never a 
 
 import functools
 import logging
+import time
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group
+from django.contrib.sessions.backends.base import SessionBase
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -22,10 +24,12 @@ from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.account.sign_in import MODEL_BACKEND
 from nniweb.experiments.access import accounts, sign_in_attempts
-from nniweb.experiments.access.request_actor import known_as
+from nniweb.experiments.access.request_actor import address_of, known_as
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import SingleSignOnIdentity, User
 from nniweb.experiments.models.account import Role
+from nniweb.http.callers.request_counts import counted
+from nniweb.process.counted_address import counted_as
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +37,16 @@ logger = logging.getLogger(__name__)
 PATIENCE = 10
 #: Within which the browser must come back from the provider.
 ANSWER_SECONDS = 3600
+#: Sign-ins that one browser may have begun: several pages may have sent it to the provider. Of more the oldest are
+#: forgotten.
+MOST_BEGUN = 10
+#: Sign-ins that may be begun from one network address in a minute: anybody may begin, and each leaves a session.
+MOST_A_MINUTE = 60
+#: Characters of the page that the browser is sent to afterwards; one with more is not remembered.
+LONGEST_NEXT = 2000
 _NEXT = "single-sign-on-next"
+#: How Authlib begins the names under which a session has what it must know until the browser comes back.
+_BEGUN = "_state_provider_"
 
 
 class NotLetIn(Exception):
@@ -68,9 +81,16 @@ def begin(request: HttpRequest) -> HttpResponse:
     provider = client()
     if request.user.is_authenticated:
         return redirect("experiments")
-    request.session.set_expiry(ANSWER_SECONDS)  # anybody may begin, and each leaves a session
+    if counted(f"single-sign-on-{counted_as(address_of(request))}-{int(time.time() // 60)}") > MOST_A_MINUTE:
+        refusal = render(request, "dashboard/single_sign_on_failed.html", {
+            "reason": "Too many sign-ins were begun from your network address. Try again in a minute."}, status=429)
+        refusal["Retry-After"] = "60"
+        return refusal
+    request.session.set_expiry(ANSWER_SECONDS)
+    _forget_oldest(request.session)
     wanted = request.GET.get("next", "")
-    request.session[_NEXT] = wanted if url_has_allowed_host_and_scheme(wanted, {request.get_host()}) else ""
+    is_kept = len(wanted) <= LONGEST_NEXT and url_has_allowed_host_and_scheme(wanted, {request.get_host()})
+    request.session[_NEXT] = wanted if is_kept else ""
     path = reverse("single-sign-on-back")
     address = f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else request.build_absolute_uri(path)
     try:
@@ -78,6 +98,13 @@ def begin(request: HttpRequest) -> HttpResponse:
     except Exception as error:  # the provider's answer is anything that a server may say, or nothing
         return _failed(request, error)
     return answer
+
+
+def _forget_oldest(session: SessionBase) -> None:
+    """Makes room for one that is begun now."""
+    begun = {name: known["exp"] for name, known in session.items() if name.startswith(_BEGUN)}
+    for name in sorted(begun, key=begun.__getitem__)[:max(0, len(begun) + 1 - MOST_BEGUN)]:
+        del session[name]
 
 
 @require_GET

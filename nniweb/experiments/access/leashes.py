@@ -121,17 +121,22 @@ def must_not(wish: str, field: str = "") -> None:
         raise Refused(Reason("leash_forbids", token=str(leash), wish=wish), field)
 
 
-def must_not_raise(experiment: Experiment, values: Mapping[str, Any]) -> None:
+def must_not_raise(experiment: Experiment, values: Mapping[str, Any],
+                   clusters: Sequence[Mapping[str, Any]] = ()) -> None:
     """Raises Refused where the leash of the present request has ``max_trials`` or a budget, has not launched the
     experiment, and one of these new values lets more run of it: trials of its tuner do not count for the leash.
 
-    ``values``: by field of the experiment; the experiment still has those from before.
+    ``values``: by field of the experiment; the experiment still has those from before, and ``clusters`` is its list of
+    clusters from before.
     """
     leash = present()
     if leash is None or experiment.token_id == leash.pk:
         return
     raised = [field for field in _LETS_MORE_RUN if field in values
               and _is_more(values[field], getattr(experiment, field))]
+    home = [{"name": experiment.cluster.name}]
+    if "clusters" in values and _is_more_on_clusters(values["clusters"] or home, clusters or home):
+        raised.append("clusters")
     if raised and (leash.max_trials is not None or Budget.objects.filter(token=leash).exists()):
         raise Refused.for_fields([(field, Reason("leash_forbids", token=str(leash), wish=(
             f"raise {field} of an experiment that it has not launched, because its trials at a time or its budget are "
@@ -141,6 +146,17 @@ def must_not_raise(experiment: Experiment, values: Mapping[str, Any]) -> None:
 def _is_more(new: int | None, before: int | None) -> bool:
     """Of limits, where None stands for no limit."""
     return before is not None and (new is None or new > before)
+
+
+def _is_more_on_clusters(new: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one of the clusters gets trials that it did not get before, or more at a time."""
+    known = {entry["name"]: entry for entry in before if _takes_trials(entry)}
+    return any(entry["name"] not in known or _is_more(entry.get("upTo"), known[entry["name"]].get("upTo"))
+               for entry in new if _takes_trials(entry))
+
+
+def _takes_trials(entry: Mapping[str, Any]) -> bool:
+    return not entry.get("drained") and bool(entry.get("weight", 1.0))
 
 
 def must_reach(cluster: Cluster, field: str) -> None:

@@ -31,6 +31,7 @@ from django.utils.crypto import salted_hmac
 from nniweb.experiments.access import audit
 from nniweb.experiments.access.request_actor import asking
 from nniweb.experiments.models import AuditEntry, SignInAttempt, User
+from nniweb.process.counted_address import counted_as
 
 SIGN_IN, FAILED, SIGN_OUT = "sign-in", "sign-in.failed", "sign-out"
 #: Failures count so long.
@@ -38,8 +39,8 @@ PERIOD = timedelta(minutes=15)
 #: What is told to whoever comes while the limit is taken up by passwords that are just being looked at.
 SHORTLY = timedelta(seconds=10)
 #: Failures in that time after which no more attempt is taken: for one name from one address, from one address, for
-#: one name from anywhere. The last is high: whoever fails on purpose in somebody's name keeps that person from their
-#: password (a sign-in link always works).
+#: one name from anywhere; of IPv6 a network is one address. The last is high: whoever fails on purpose in somebody's
+#: name keeps that person from their password (a sign-in link always works).
 MOST_OF_NAME_AND_ADDRESS, MOST_OF_ADDRESS, MOST_OF_NAME = 5, 30, 60
 #: PostgreSQL's advisory locks are numbers; this one is that of counting attempts.
 _LOCK = 4_711_002_029
@@ -123,7 +124,8 @@ class CountedPasswords(ModelBackend):
 def _begun(name: str) -> SignInAttempt:
     """The row of an attempt that is let through. Raises TooManyAttempts."""
     now = asking()
-    row = SignInAttempt(mark=_mark(name), address=now.address if now is not None else "", at=timezone.now())
+    row = SignInAttempt(mark=_mark(name), address=counted_as(now.address) if now is not None else "",
+                        at=timezone.now())
     _refuse_too_many(row)  # most refusals need no lock
     with transaction.atomic():
         if connection.vendor == "postgresql":  # on SQLite the transaction itself is the lock
@@ -174,7 +176,7 @@ def _note_failure(row: SignInAttempt, name: str, reason: str) -> None:
         SignInAttempt.objects.filter(pk=row.pk).update(failed=True)
         AuditEntry.objects.create(
             action=FAILED, kind="user" if known else "", target=row.mark, name=known.username if known else "",
-            address=row.address, via=now.via[:150] if now is not None else "",
+            address=now.address if now is not None else "", via=now.via[:150] if now is not None else "",
             details={"reason": reason} if reason else {})
 
 

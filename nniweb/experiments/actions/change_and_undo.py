@@ -124,7 +124,8 @@ def _changed(experiment: Experiment, changes: dict[str, Any], actor: User | None
     different = {field: value for field, value in changes.items() if value_now(experiment, field) != value}
     if not different:
         return experiment
-    leashes.must_not_raise(experiment, different)
+    leashes.must_not_raise(experiment, different,
+                           value_now(experiment, "clusters") if "clusters" in different else ())
     if "priority" in different and (reason := why_not_this_priority(
             actor or experiment.owner, experiment.group, different["priority"])):
         raise Refused(reason, "priority")

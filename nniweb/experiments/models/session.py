@@ -30,6 +30,7 @@ class SignInAttempt(models.Model):
 
     #: Stands for the name that was typed (``sign_in_attempts``).
     mark = models.CharField(max_length=32, db_index=True)
+    #: As ``counted_as`` has it.
     address = models.CharField(max_length=45, db_index=True)
     at = models.DateTimeField(db_index=True)
     #: False while the password is being looked at.

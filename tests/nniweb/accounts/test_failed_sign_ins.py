@@ -76,6 +76,15 @@ def test_one_name_from_many_addresses_waits_and_no_other_name_does(db) -> None:
     assert fail("rita", "203.0.113.1")
 
 
+def test_a_whole_network_of_ipv6_is_one_address_and_the_log_says_which_one_it_was(db) -> None:
+    """Whoever has one address of IPv6 has the 2**64 beside it."""
+    assert all(fail("max", f"2001:db8::{number}") for number in range(1, 6))
+    assert not fail("max", "2001:db8::1:0:0:6")
+    assert fail("max", "2001:db8:0:1::6")
+    assert fail("max", "192.0.2.1")
+    assert AuditEntry.objects.order_by("pk").values_list("address", flat=True)[4] == "2001:db8::5"
+
+
 @pytest.mark.parametrize("same", ["ｍax", "ＭＡＸ", "Max ", "m\u0061x", "\u2003max"])
 def test_a_name_counts_as_django_understands_it(client, max_, same) -> None:
     for _ in range(5):

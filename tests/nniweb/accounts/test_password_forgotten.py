@@ -77,6 +77,15 @@ def test_nothing_is_learnt_of_who_is_here_and_mail_is_not_sent_without_end(clien
 
 
 @pytest.mark.usefixtures("with_mail")
+def test_a_whole_network_of_ipv6_is_one_address(client, max_) -> None:
+    for number in range(7):
+        client.post("/password-reset/", {"email": "nobody@example.org"}, REMOTE_ADDR=f"2001:db8::{number}")
+    assert AuditEntry.objects.count() == 5
+    client.post("/password-reset/", {"email": "nobody@example.org"}, REMOTE_ADDR="2001:db8:0:1::1")
+    assert AuditEntry.objects.count() == 6
+
+
+@pytest.mark.usefixtures("with_mail")
 def test_the_answer_does_not_wait_for_the_mail_server_which_would_tell_who_is_here(client, max_, monkeypatch) -> None:
     answered = threading.Event()
     monkeypatch.setattr(EmailMessage, "send", lambda *_, **__: answered.wait(30) and sends.append(1))

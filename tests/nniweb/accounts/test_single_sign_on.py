@@ -6,12 +6,14 @@ from datetime import timedelta
 import pytest
 import requests
 from django.contrib.auth.models import Group
+from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 from joserfc.jwk import RSAKey
 
+from nniweb.dashboard.account import single_sign_on
 from nniweb.experiments.access.sessions import forget_sessions
-from nniweb.experiments.models import AuditEntry, SingleSignOnIdentity, User
+from nniweb.experiments.models import AuditEntry, Session, SingleSignOnIdentity, User
 from tests.fakes.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIdProvider
 
 pytestmark = pytest.mark.django_db
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def provider(settings, monkeypatch) -> Iterator[OpenIdProvider]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    cache.clear()  # it counts who begins
     with OpenIdProvider() as provider:
         settings.OIDC_ISSUER, settings.OIDC_NAME = provider.issuer, "the lab's account"
         settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = CLIENT_ID, CLIENT_SECRET
@@ -63,6 +66,28 @@ def test_a_session_of_somebody_who_only_began_ends_within_the_hour_and_is_remove
     assert forget_sessions(timezone.now()) == 0
     assert forget_sessions(timezone.now() + timedelta(hours=2)) == 1
     assert signed_in.get("/api/v1/account/").status_code == 200
+
+
+def test_who_begins_again_and_again_fills_no_session(client, provider) -> None:
+    path = through_the_provider(client, f"/clusters/?{'x' * 3000}")
+    for _ in range(single_sign_on.MOST_BEGUN):
+        client.get("/sign-in/single-sign-on/")
+    begun = [name for name, _ in client.session.items() if name.startswith("_state_")]
+    assert len(begun) == single_sign_on.MOST_BEGUN
+    assert client.get(path).status_code == 502, "the oldest are forgotten"
+    answer = client.get(through_the_provider(client, f"/clusters/?{'x' * 3000}"))
+    assert answer["Location"] == "/", "what is too long is not remembered"
+
+
+def test_only_so_many_begin_from_one_address(provider, monkeypatch) -> None:
+    """Each leaves a session."""
+    monkeypatch.setattr(single_sign_on, "MOST_A_MINUTE", 3)
+    answers = [Client().get("/sign-in/single-sign-on/", REMOTE_ADDR="2001:db8::1").status_code for _ in range(8)]
+    assert answers.count(429) >= 2, "two minutes at most"
+    assert Session.objects.count() == answers.count(302)
+    again = [Client().get("/sign-in/single-sign-on/", REMOTE_ADDR=f"2001:db8::{number}") for number in range(2, 6)]
+    assert again[-1].status_code == 429, "a whole network of IPv6 is one address"
+    assert Client().get("/sign-in/single-sign-on/", REMOTE_ADDR="192.0.2.1").status_code == 302
 
 
 def test_the_subject_says_who_comes_again_not_the_name(client, provider) -> None:

@@ -9,7 +9,13 @@ import pytest
 from nniweb.experiments.models import Attempt, Metric, TrialFile, TrialOutput
 from nniweb.keeperapi import job_files
 from nniweb.keeperapi.application import KeeperApplication
-from nniweb.keeperapi.report_limits import FORGET_AFTER, MOST_BODIES, REFUSED_BURST, ReportLimits
+from nniweb.keeperapi.report_limits import (
+    FORGET_AFTER,
+    MOST_BODIES,
+    MOST_SENDERS,
+    REFUSED_BURST,
+    ReportLimits,
+)
 from tests.fakes.hand_set_clock import HandSetClock
 from trialkeeper import contract
 
@@ -94,6 +100,31 @@ def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(
     assert limits.seconds_to_wait((MODEST[0], "another guess"), "10.0.0.1") > 0
     assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0, "whose token was right before"
     assert limits.seconds_to_wait(("new", "c"), "10.0.0.2") == 0, "who comes from elsewhere"
+
+
+def test_however_many_tokens_are_made_up_no_keeper_is_forgotten_for_them(clock: HandSetClock) -> None:
+    """One that is forgotten counts as a stranger, and waits with those who come from its address."""
+    limits = ReportLimits(50, 0, clock)
+    limits.seconds_to_wait(MODEST, "10.0.0.1")
+    limits.answered(MODEST, "10.0.0.1", 200)
+    for number in range(MOST_SENDERS + int(REFUSED_BURST)):
+        forged = (MODEST[0], f"guess {number}")
+        assert limits.seconds_to_wait(forged, "10.0.0.1") == 0
+        # what is too large is refused before the token is looked at, and does not count for the address
+        limits.answered(forged, "10.0.0.1", 413 if number < MOST_SENDERS else 401)
+    assert limits.seconds_to_wait(("stranger", "c"), "10.0.0.1") > 0
+    assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0
+    assert len(limits._strangers) <= MOST_SENDERS
+
+
+def test_a_whole_network_of_ipv6_is_one_address(clock: HandSetClock) -> None:
+    limits = ReportLimits(50, 0, clock)
+    for number in range(int(REFUSED_BURST)):
+        forged, address = (MODEST[0], f"guess {number}"), f"2001:db8::{number:x}"
+        assert limits.seconds_to_wait(forged, address) == 0
+        limits.answered(forged, address, 401)
+    assert limits.seconds_to_wait((MODEST[0], "another guess"), "2001:db8::ffff") > 0
+    assert limits.seconds_to_wait((MODEST[0], "another guess"), "2001:db8:0:1::1") == 0
 
 
 @pytest.mark.parametrize("megabytes", [0, 1])

@@ -1,5 +1,6 @@
 """Ports for NNI's clients, opened and closed while the server runs, and the files that nnictl reads beside them."""
 
+import asyncio
 import io
 import json
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.testing import ApplicationCommunicator
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
@@ -17,6 +19,7 @@ from django.utils import timezone
 from nniweb.documents.experiments import document as experiment_document
 from nniweb.experiments.models import Experiment, LogLine, User
 from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.http.one_thread_handler import OneThreadHandler
 from nniweb.nniapi import nnictl_files, ports
 from nniweb.nniapi.documents import export, trial_documents
 from nniweb.nniapi.open_ports import OpenPorts
@@ -99,6 +102,27 @@ def test_a_port_is_opened_and_closed_when_the_experiment_says_so(
     assert registries(tmp_path) == [{}, {}]
     with pytest.raises(ProcessLookupError):
         os.kill(new["pid"], 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_port_leads_to_no_other_experiment_whatever_stands_before_all_paths(
+    open_ports: OpenPorts, make_experiment: Any, admin: User
+) -> None:
+    own, other = make_experiment(owner=admin, nni_port=8081, name="own"), make_experiment(owner=admin, name="other")
+    open_ports.look()
+
+    async def answer(root: str, path: str) -> tuple[int, bytes]:
+        asked = ApplicationCommunicator(ports.with_nni_ports(OneThreadHandler()), {
+            "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": root,
+            "query_string": b"", "headers": [(b"host", b"127.0.0.1")], "scheme": "http",
+            "client": ["127.0.0.1", 1], "server": ["127.0.0.1", 8081]})
+        await asked.send_input({"type": "http.request", "body": b""})
+        return (await asked.receive_output(60))["status"], (await asked.receive_output(60))["body"]
+
+    status, body = asyncio.run(answer("", "/api/v1/nni/experiment"))
+    assert (status, json.loads(body)["id"]) == (200, own.public_id)
+    status, body = asyncio.run(answer(f"/nni/{own.public_id}", f"/nni/{other.public_id}/api/v1/nni/experiment"))
+    assert status == 404, body
 
 
 def test_a_port_of_another_program_is_said_once_and_tried_again(

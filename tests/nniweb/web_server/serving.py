@@ -8,7 +8,8 @@ requests have begun, and how many bytes of bodies the application was given. ``/
 ``/large``: an answer of 32 MiB in pieces, ``/at_once``: one of 4 MiB in one piece. ``/short``: half of
 an answer, ``/broken``: half of one, and then the application fails; ``/failing``: it fails before. ``/written``: two
 threads write the body, as of checkpoints, and the answer is its SHA-256; ``/full``: writing fails at the third MiB.
-Websockets: ``/echo`` sends back, ``/never`` is not decided.
+``/root``: what is said to stand before all paths. Websockets: ``/echo`` sends back, ``/root`` says as above,
+``/never`` is not decided.
 """
 
 import asyncio
@@ -80,8 +81,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     if path == "/counted":
         await answer(send, 200, json.dumps({"begun": begun, "given": given}))
         return
-    if path == "/gone":
-        await answer(send, 200, str(gone))
+    if path in ("/gone", "/root"):
+        await answer(send, 200, str(gone) if path == "/gone" else scope["root_path"])
         return
     begun += 1
     if path in ("/written", "/full"):
@@ -135,6 +136,8 @@ async def websocket(scope: Any, receive: Any, send: Any) -> None:
     if scope["path"] == "/never":
         await go.wait()
     await send({"type": "websocket.accept"})
+    if scope["path"] == "/root":
+        await send({"type": "websocket.send", "text": json.dumps(scope["root_path"])})  # nothing is sent of ""
     while (message := await receive())["type"] == "websocket.receive":
         given += len(message["text"])
         if scope["path"] == "/patient":

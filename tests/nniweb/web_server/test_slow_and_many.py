@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from websockets.sync.client import connect
 
 from nniweb.web_server.connections import Connections
 from tests.nniweb.web_server.conftest import Served, all_of
@@ -159,6 +160,24 @@ def test_chunks_that_are_none_end_the_request(serve: Callable[..., Served]) -> N
     large = b"11170\r\n" + b"x" * 70000 + b"\r\n"
     assert server.ask(head, large + b"zz\r\nhello").startswith(b"HTTP/1.1 400 ")
     server.wait_until(lambda: server.counted() == {"begun": 1, "given": 70000})
+
+
+@pytest.mark.parametrize("value", [b"@elsewhere.example", b"//elsewhere.example", b"\xff"], ids=ascii)
+def test_no_caller_says_what_stands_before_all_paths(serve: Callable[..., Served], value: bytes) -> None:
+    """Links that the application makes begin with it, also those in mails to others."""
+    server = serve()
+    connection = server.connect()
+    connection.sendall(b"GET /root HTTP/1.1\r\nHost: x\r\nConnection: close\r\nDaphne-Root-Path: " + value
+                       + b"\r\n\r\n")
+    head, _, body = all_of(connection).partition(b"\r\n\r\n")
+    assert (head[:13], body) == (b"HTTP/1.1 200 ", b"")
+
+
+def test_nor_for_a_websocket(serve: Callable[..., Served]) -> None:
+    server = serve()
+    with connect(f"ws://127.0.0.1:{server.port}/root", proxy=None,
+                 additional_headers={"Daphne-Root-Path": "@elsewhere.example"}) as websocket:
+        assert websocket.recv(30) == '""'
 
 
 class Waiting:

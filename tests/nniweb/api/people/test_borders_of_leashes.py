@@ -96,6 +96,27 @@ def test_a_limited_leash_raises_no_limits_of_experiments_that_it_has_not_launche
     assert client.patch(f"/api/v1/experiments/{own}/", {"trial_concurrency": 4}, "json").status_code == 200
 
 
+def test_a_limited_leash_lets_no_cluster_run_more_of_what_it_has_not_launched(as_user: Callable[..., APIClient],
+                                                                              alice: User, lab: Cluster,
+                                                                              make_experiment: Any) -> None:
+    Cluster.objects.create(name="cloud", platform="docile_b")
+    client, _ = leashed(alice, everything=True, max_trials=1)
+    other = make_experiment(owner=alice, cluster=lab, status="RUNNING", callback_url="127.0.0.1:1")
+    path = f"/api/v1/experiments/{other.public_id}/"
+    for entries in ([{"name": "lab", "upTo": 3}, {"name": "cloud", "upTo": 2}],
+                    [{"name": "lab", "upTo": 2}, {"name": "cloud", "drained": True}]):
+        assert as_user(alice).patch(path, {"clusters": entries}, "json").status_code == 200
+    drained = {"name": "cloud", "drained": True}
+    for entries in ([{"name": "lab", "upTo": 3}, drained], [{"name": "lab"}, drained], [],
+                    [{"name": "lab", "upTo": 2}, {"name": "cloud", "upTo": 1}]):
+        [error] = client.patch(path, {"clusters": entries}, "json").json()["errors"]
+        assert error["field"] == "clusters"
+        assert "it cannot raise clusters of an experiment that it has not launched" in error["message"]
+    assert client.post(f"{path}changes/2/actions/undo/").status_code == 400
+    lowered = client.patch(path, {"clusters": [{"name": "lab", "upTo": 1}, drained]}, "json")
+    assert lowered.status_code == 200, lowered.json()
+
+
 def test_a_leash_finds_by_a_key_only_what_it_launched_itself(as_user: Callable[..., APIClient], alice: User) -> None:
     of_alice, (client, _) = launch(as_user(alice), "K1").json()["id"], leashed(alice, ["launch"])
     answer = launch(client, "K1")
