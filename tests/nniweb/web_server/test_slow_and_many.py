@@ -74,14 +74,17 @@ def test_a_slow_but_steady_body_has_its_time(serve: Callable[..., Served]) -> No
 
 
 def test_the_pause_between_two_requests_has_its_own_time(serve: Callable[..., Served]) -> None:
-    server = serve(headers_seconds=0.3, idle_seconds=2, look_seconds=0.1)
-    connection = server.connect()
-    connection.sendall(b"GET /whole HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert connection.recv(65536).endswith(b"0")
+    def asked(server: Served) -> socket.socket:
+        connection = server.connect()
+        connection.sendall(b"GET /whole HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(65536).endswith(b"0")
+        return connection
+
+    connection = asked(serve(headers_seconds=0.3, idle_seconds=90, look_seconds=0.1))
     time.sleep(1)
     connection.sendall(b"GET /whole HTTP/1.1\r\nHost: x\r\n\r\n")
     assert connection.recv(65536).endswith(b"0")
-    assert all_of(connection) == b""
+    assert all_of(asked(serve(headers_seconds=90, idle_seconds=0.3, look_seconds=0.1))) == b""
 
 
 def test_connections_that_come_while_the_server_is_busy_wait_and_are_not_dropped(serve: Callable[..., Served]) -> None:
