@@ -54,6 +54,15 @@ def black_hole() -> Iterator[str]:
         yield f"http://127.0.0.1:{hole.getsockname()[1]}"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_exporter_lives_on() -> Iterator[None]:
+    """What one says when it gives up would be heard by the tests that follow."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "traces-end":
+            thread.join(90)
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_recorded_afterwards() -> Iterator[None]:
     yield
@@ -170,6 +179,7 @@ def test_a_dead_collector_delays_neither_the_work_nor_the_end(answers: bool, bla
         begun = time.monotonic()
         export.close()
         assert time.monotonic() - begun < SECONDS_AT_END + 5
+        exporter.shutdown()  # it tries no more
 
 
 def test_a_recorder_that_fails_leaves_the_work_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from nniweb.experiments.models import Experiment, Trial, TrialParameters
 from nniweb.experiments.secrets.sealing import seal
 from nniweb.worker.cluster_host.code_fetches import CodeFetches
 from tests.fakes.git_server import GitServer
+from tests.trialkeeper.keeper_run import wait_until
 from trainingservice.kubeflow.config import KubeflowTrialOptions
 from trainingservice.platforms import load_platform
 
@@ -150,10 +150,7 @@ def test_one_person_has_one_fetch_at_a_time_and_holds_up_nobody_else() -> None:
     fetches.start(Experiment(pk=9, owner_id=2), fetch("another's"))
     assert {begun.get(timeout=PATIENCE) for _ in range(2)} == {"silent 0", "another's"}
     go.set()
-    deadline = time.monotonic() + PATIENCE
-    while len(ended) < 2 and time.monotonic() < deadline:
-        fetches.collect()
-        time.sleep(0.01)
+    wait_until(lambda: fetches.collect() or len(ended) == 2)
     fetches.start(Experiment(pk=1, owner_id=1), fetch("silent 1"))
     assert begun.get(timeout=PATIENCE) == "silent 1"
     fetches.close()
