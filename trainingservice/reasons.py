@@ -903,6 +903,9 @@ CODES: dict[str, Kind] = {
     "file_storage": Kind(
         "The storage of files, which has the code of the trial, cannot be used at the moment. what: what it does.",
         lambda what: f"The trial's code is in the server's storage of files, which {what}."),
+    "server_short": Kind(
+        "The server's machine lacks something that the submission needs, such as free disk space. said: what is wrong.",
+        lambda said: f"The server's machine cannot prepare the submission ({said})."),
     "requeued": Kind(
         "The platform put the trial back into its queue.", lambda: "The platform put the trial back into its queue."),
     "not_answering": Kind(

@@ -25,8 +25,9 @@ class EmptyKey(ValueError):
     """A file with a key has none: a loss of power, a full disk or a person has emptied it."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is empty. Restore it from a backup. If this installation was not used yet, remove "
-                         "the file. The next start creates a new one.")
+        super().__init__(f"{path} is empty. Put its content back from a copy. Without a copy, remove the file, and "
+                         "restore a backup that has the keys. If this installation was not used yet, removing the "
+                         "file is enough: the next start creates a new one.")
 
 
 #: In the data folder while the things of an installation are moved out and those of a backup in: a line for each time

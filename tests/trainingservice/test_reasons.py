@@ -162,6 +162,7 @@ EXAMPLES = {
     "container_waits": ({"pod": "p", "image": "x", "cause": "CreateContainerError"}, "(CreateContainerError)."),
     "scheduler": ({"scheduler": "Slurm", "cause": "Priority", "said": "others go first."}, "Slurm's queue: others"),
     "not_submitted": ({"said": "It is away.", "pause": 5.0}, "in 5 s"),
+    "server_short": ({"said": "No space left on device"}, "cannot prepare the submission (No space left on device)."),
     "file_storage": ({"what": "does not answer"}, "storage of files, which does not answer."),
     "requeued": ({}, "queue"),
     "not_answering": ({}, "5 minutes"),

@@ -35,7 +35,7 @@ _CODES = {
     "how-to-debug#a-trial-failed": ("exit_code", "signal", "command_not_found", "not_executable", "not_started"),
     "how-to-debug#an-experiment-stopped-with-error": (
         "tuner_failed", "tuner_died", "assessor_failed", "given_up", "equal_failures", "code_not_fetched"),
-    "how-to-debug#the-disk-is-full": ("database_refuses",),
+    "how-to-debug#the-disk-is-full": ("database_refuses", "server_short"),
     "file-storage#when-the-storage-is-away": ("file_storage",),
     "upgrade": ("keeper_version",),
     "code-variants#what-is-checked": ("too_many_variants",),

@@ -169,8 +169,7 @@ def _hand_over(work: ClusterWork, service: TrainingService, attempt: Attempt, pa
             del work.submitting[attempt.pk]
             raise
         if _passes(error):
-            not_submitted(work, attempt, TemporaryError(
-                f"The server's machine cannot give what the submission needs ({in_short(error)})."))
+            not_submitted(work, attempt, TemporaryError(Reason("server_short", said=in_short(error))))
             return
         # options that no longer fit, a lost archive: this trial's fault alone
         refused(work, attempt, f"The trial cannot be submitted: {error}")

@@ -90,7 +90,7 @@ def test_a_folder_that_holds_other_things_is_left_alone_and_the_check_says_who_m
 def test_an_empty_key_is_no_key_and_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data_folder.installation_id(tmp_path)
     (tmp_path / "keys" / "installation").write_text("\n")
-    with pytest.raises(data_folder.EmptyKey, match=r"installation is empty\. Restore it from a backup"):
+    with pytest.raises(data_folder.EmptyKey, match=r"installation is empty\. Put its content back"):
         data_folder.installation_id(tmp_path)
     monkeypatch.setattr(data_folder, "_only_look", True)
     assert data_folder.installation_id(tmp_path) == "", "the doctor names the file"

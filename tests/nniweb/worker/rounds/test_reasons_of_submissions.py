@@ -91,6 +91,7 @@ def test_a_trial_waits_while_the_servers_machine_is_short_of_something(rig: Rig,
         rig.until(lambda: Trial.objects.filter(experiment=experiment).exclude(message="").exists())
         trial = Trial.objects.get(experiment=experiment)
         assert (trial.status, trial.reason) == ("WAITING", "not_submitted")
+        assert trial.reason_arguments["because"]["code"] == "server_short"
     rig.skip(2)
     [trial] = rig.submitted(experiment, 1)
     assert trial.status == "WAITING"
