@@ -122,7 +122,7 @@ while not os.path.exists(%r): pass
     server.then(delay=0)
     keeper.start(keeper.python_command(code % tuple(map(str, waits))), checkpoints=KEPT)
     aside = keeper.folder / "checkpoints_to_send"
-    wait_until(lambda: aside.exists() or saved(server))
+    wait_until(lambda: list(aside.glob("*/model-1")) or saved(server))
     waits[0].touch()
     server.wait_for(lambda: saved(server))
     assert server.content_of(saved(server)[0]) == {"": b"first"}

@@ -52,8 +52,9 @@ These rules apply to both forms:
 * GPU numbers are a list (`[0, 1]`), one number, or text (`"0,1"`).
 * `1e-3` is a number, also where YAML 1.1 reads it as text. A duplicate key is an error.
 * A file has at most 1,000,000 characters, 50,000 keys and values (the content of an alias or `<<` counts at each use;
-  in JSON 100,000 values), 50 levels of nesting, and numbers of at most 1,100 characters. The same limits apply to YAML
-  files that it names. A file of more than 4,000,000 bytes is not opened.
+  in JSON 100,000 values), 50 levels of nesting, keys of at most 1,000 characters, and numbers of at most 1,100
+  characters. The same limits apply to YAML files that it names. At most 1,000 errors of a file are reported. A file of
+  more than 4,000,000 bytes is not opened.
 * The server checks your permission to use the platform or cluster before it reads a file that the text names.
 * Exactly one of `trainingService`, `cluster` and `clusters` is required. It says where the trials run.
 """
