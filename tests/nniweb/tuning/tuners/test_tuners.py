@@ -13,9 +13,10 @@ from nniweb.tuning.algorithms import build_tuner
 from nniweb.tuning.class_args import TpeOptions
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.space import point_key
+from nniweb.tuning.tuner_base.gaussian_process import GaussianProcess
 from nniweb.tuning.tuner_base.optuna_study import study_of
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, Tuner
-from nniweb.tuning.tuners import tpe
+from nniweb.tuning.tuners import gaussian_process, tpe
 from nniweb.tuning.tuners.random_search import RandomSearch
 from nniweb.tuning.tuners.tpe import MODELLED_TRIALS, Tpe
 
@@ -262,3 +263,22 @@ def test_random_search_remembers_only_points_that_could_come_again() -> None:
     assert {tuner.ask(100)["x"], tuner.ask(101)["x"]} == {1, 2}
     with pytest.raises(NoMoreParameters):
         tuner.ask(102)
+
+
+def test_metis_doubts_no_more_results_than_it_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Seen(Exception):
+        pass
+
+    def fit(self: GaussianProcess, features: Any, losses: Any, seed: int) -> float:
+        raise Seen(len(features), len(losses))
+
+    most = gaussian_process.MODELLED_TRIALS
+    tuner = make("Metis", {"no_resampling": False}, QUADRATIC)
+    for number in range(2 * most):
+        parameters = tuner.space.sample(tuner.rng(number))
+        tuner.note_asked(number, parameters)
+        tuner.tell(number, parameters, quadratic(parameters), "SUCCEEDED")
+    monkeypatch.setattr(GaussianProcess, "fit", fit)
+    with pytest.raises(Seen) as seen:
+        tuner.ask(2 * most)
+    assert seen.value.args == (most, most)
