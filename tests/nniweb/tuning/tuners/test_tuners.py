@@ -15,6 +15,7 @@ from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.space import point_key
 from nniweb.tuning.tuner_base.gaussian_process import GaussianProcess
 from nniweb.tuning.tuner_base.optuna_study import study_of
+from nniweb.tuning.tuner_base.surrogate_search import scaled
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, Tuner
 from nniweb.tuning.tuners import gaussian_process, tpe
 from nniweb.tuning.tuners.random_search import RandomSearch
@@ -180,6 +181,18 @@ def test_results_without_a_number_extreme_ones_and_doubles_do_no_harm(name: str,
     tuner.tell(500, {"x": 1, "n": 2, "layer": {"_name": "Empty"}}, 1.0, "SUCCEEDED")
     tuner.tell(None, {"nothing": "known"}, 1.0, "SUCCEEDED")
     assert parse_search_space(MIXED).contains(tuner.ask(24))
+
+
+@pytest.mark.parametrize("losses", [
+    [1.7e308] * 8 + [1e308, 0.4], [-1.7e308, 1.7e308] * 6, [-1.7e308] * 7 + [1.7e308],
+    [1e308, 1.1e308, 1.2e308, 1.7e308], [0.1, 0.2, 0.3, 0.4, 1.7e308]])
+def test_losses_near_the_largest_number_are_modelled_as_others(losses: list[float]) -> None:
+    found = scaled(np.array(losses))
+    assert np.isfinite(found).all()
+    assert (found.mean(), found.std()) == pytest.approx((0, 1))
+    in_order = found[np.argsort(losses, kind="stable")]
+    assert (np.diff(in_order) >= 0).all()
+    assert [found[losses.index(loss)] for loss in sorted(set(losses))] == sorted(set(found))
 
 
 @pytest.mark.parametrize(("name", "args"), TUNERS)
