@@ -26,6 +26,7 @@ from nniweb.dashboard.account.forms import EmailForm, is_valid
 from nniweb.dashboard.account.password_reset import mail_is_set_up
 from nniweb.dashboard.account.token_form import TokenForm
 from nniweb.dashboard.page_data import the_visitor
+from nniweb.database.one_after_another import one_after_another
 from nniweb.experiments.access import audit
 from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, User
@@ -33,6 +34,7 @@ from nniweb.experiments.models import AuditEntry, User
 ASKED, CHANGED = "email.change-asked", "email.change"
 #: Mails that one person may have sent in the period, so that nobody's mail box is filled.
 MOST, PERIOD = 5, timedelta(hours=1)
+_LOCK = 4_711_002_031
 #: How long the link works.
 LIVES = timedelta(hours=1)
 _SALT = "nniweb.own-email"
@@ -52,12 +54,15 @@ class AskForAnother(View):
             return pages.page(request, user, status=409, form=TokenForm(user))
         if not is_valid(form):
             return pages.page(request, user, status=400, form=TokenForm(user), email_form=form)
-        asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk), at__gt=timezone.now() - PERIOD).count()
+        with one_after_another(_LOCK):
+            asked = AuditEntry.objects.filter(action=ASKED, target=str(user.pk),
+                                              at__gt=timezone.now() - PERIOD).count()
+            if asked < MOST:
+                audit.record(ASKED, user)
         if asked >= MOST:
             form.add_error("email", "Too many mails were sent. Try again in an hour.")
             return pages.page(request, user, status=429, form=TokenForm(user), email_form=form)
         address = form.cleaned_data["email"]
-        audit.record(ASKED, user)
         try:
             send_mail("Your address at NNI Web", _asking(user, address), None, [address])
         except (smtplib.SMTPException, OSError, ValueError):

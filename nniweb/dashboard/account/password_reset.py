@@ -14,6 +14,7 @@ from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 
+from nniweb.database.one_after_another import one_after_another
 from nniweb.experiments.access import audit
 from nniweb.experiments.access.request_actor import address_of
 from nniweb.experiments.clusters.addresses import page_root
@@ -25,6 +26,7 @@ ASKED = "password.reset-asked"
 THREAD = "password-reset-mail"
 #: Requests from one address, and for one person, in the period that send mail; more are answered alike and send none.
 MOST, PERIOD = 5, timedelta(hours=1)
+_LOCK = 4_711_002_030
 
 
 def mail_is_set_up() -> bool:
@@ -57,12 +59,15 @@ class AskForLink(PasswordResetView):
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: PasswordResetForm) -> HttpResponse:
-        asked = AuditEntry.objects.filter(action=ASKED, at__gt=timezone.now() - PERIOD)
         known = next(iter(form.get_users(form.cleaned_data["email"])), None)
-        # of many addresses none fills one person's mail box
-        for_them = asked.filter(target=str(known.pk)).count() if isinstance(known, User) else 0
-        if _count_of_address(asked, address_of(self.request)) < MOST and for_them < MOST:
-            audit.record(ASKED, known if isinstance(known, User) else None)
+        with one_after_another(_LOCK):
+            asked = AuditEntry.objects.filter(action=ASKED, at__gt=timezone.now() - PERIOD)
+            # of many addresses none fills one person's mail box
+            for_them = asked.filter(target=str(known.pk)).count() if isinstance(known, User) else 0
+            sends = _count_of_address(asked, address_of(self.request)) < MOST and for_them < MOST
+            if sends:
+                audit.record(ASKED, known if isinstance(known, User) else None)
+        if sends:
             # a header of the request must not say where the link leads, not even to which port
             self.extra_email_context = {"root": page_root()}
             return super().form_valid(form)

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from nniweb.experiments.access import audit, leashes
@@ -51,6 +52,8 @@ def change_user(user: User, changes: dict[str, Any]) -> None:
     changes = dict(changes)
     groups = changes.pop("groups", None)
     with transaction.atomic():
+        if {"role", "is_active"} & changes.keys():
+            _hold_administrators()
         user = User.objects.select_for_update().get(pk=user.pk)
         was_one = _is_administrator(user)
         if "role" in changes and changes["role"] != Role.ADMIN:
@@ -71,6 +74,7 @@ def change_user(user: User, changes: dict[str, Any]) -> None:
 def delete_user(user: User) -> None:
     """Remove a person and their tokens. Raises Refused while experiments that go on are theirs."""
     with transaction.atomic():
+        _hold_administrators()
         if _is_administrator(user):
             _another_administrator(user)
         if going_on := Experiment.objects.filter(owner=user, deleted_at=None).unfinished().count():
@@ -86,7 +90,10 @@ def delete_user(user: User) -> None:
 
 
 def check_administrator_is_left(user: User, *, role: str, is_active: bool) -> None:
-    """Raises Refused where with this role, or without the right to sign in, nobody would administer any more."""
+    """Raises Refused where with this role, or without the right to sign in, nobody would administer any more. In a
+    transaction.
+    """
+    _hold_administrators()
     stays = user.is_admin if role == user.role else role == Role.ADMIN
     if _is_administrator(user) and not (is_active and stays):
         _another_administrator(user)
@@ -94,6 +101,12 @@ def check_administrator_is_left(user: User, *, role: str, is_active: bool) -> No
 
 def _is_administrator(user: User) -> bool:
     return user.is_active and user.is_admin
+
+
+def _hold_administrators() -> None:
+    """Two of them who remove each other at one moment do it one after the other."""
+    everybody = User.objects.filter(Q(role=Role.ADMIN) | Q(is_superuser=True)).order_by("pk")
+    list(everybody.select_for_update(no_key=True).values_list("pk"))
 
 
 def _another_administrator(user: User) -> None:

@@ -21,13 +21,14 @@ from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.core.exceptions import PermissionDenied
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from nniweb.database.one_after_another import one_after_another
 from nniweb.experiments.access import audit
 from nniweb.experiments.access.request_actor import asking
 from nniweb.experiments.models import AuditEntry, SignInAttempt, User
@@ -127,10 +128,7 @@ def _begun(name: str) -> SignInAttempt:
     row = SignInAttempt(mark=_mark(name), address=counted_as(now.address) if now is not None else "",
                         at=timezone.now())
     _refuse_too_many(row)  # most refusals need no lock
-    with transaction.atomic():
-        if connection.vendor == "postgresql":  # on SQLite the transaction itself is the lock
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    with one_after_another(_LOCK):
         _refuse_too_many(row)
         SignInAttempt.objects.filter(at__lte=row.at - PERIOD).delete()
         row.save()

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
 from nniweb.experiments.budgets.ledger import measured
-from nniweb.experiments.budgets.ledger_sums import kept_spending, sum_for
+from nniweb.experiments.budgets.ledger_sums import PART, kept_spending, sum_for
 from nniweb.experiments.budgets.spending import money_for
 from nniweb.experiments.models import Attempt, BudgetUse, LedgerEntry
 from nniweb.experiments.models.limits import MICROS, MILLISECONDS_PER_HOUR, month_of
@@ -46,11 +46,14 @@ class Month:
 
 def months(entries: QuerySet[LedgerEntry]) -> list[Month]:
     """What these rows add up to, by month, the oldest first."""
+    gpu_time, cost = F("gpus") * F("milliseconds"), F("money")
     rows = entries.values("month").annotate(
         attempts=Count("pk"), trials=Count("pk", filter=Q(number=1)), time=Sum("milliseconds"),
-        gpu_time=Sum(F("gpus") * F("milliseconds")), cost=Sum("money")).order_by("month")
-    return [Month(row["month"], row["attempts"], row["trials"], int(row["time"]), int(row["gpu_time"]),
-                  int(row["cost"])) for row in rows]
+        gpu_times=Sum(gpu_time / PART), gpu_time_left=Sum(gpu_time % PART), costs=Sum(cost / PART),
+        cost_left=Sum(cost % PART)).order_by("month")
+    return [Month(row["month"], row["attempts"], row["trials"], int(row["time"]),
+                  PART * int(row["gpu_times"]) + int(row["gpu_time_left"]),
+                  PART * int(row["costs"]) + int(row["cost_left"])) for row in rows]
 
 
 def differences() -> Iterator[str]:

@@ -20,13 +20,24 @@ from nniweb.experiments.sql.selected_rows import places, select
 
 #: A sum is kept anew after so many rows.
 KEEP_AFTER = 100
-#: No primary key is larger.
+#: No number in a column is larger.
 MOST = 2**63 - 1
 _USE = ("id", "budget", "person", "month", "counted_to", "trials", "milliseconds", "gpu_milliseconds",
         "milli_cpu_milliseconds", "money")
-#: The fields of ``Spending`` in their order, and the number of rows. By hand: each start of a trial asks.
-_SUMS = (f"SELECT COUNT(CASE WHEN number = 1 THEN 1 END), SUM(milliseconds), SUM(gpus * milliseconds),"
-         f" SUM(milli_cpus * milliseconds), SUM(money), COUNT(*) FROM {LedgerEntry._meta.db_table} WHERE ")
+#: SQLite fails where a sum of whole numbers has more than 64 bits: sums are of the numbers divided by this, and of what
+#: that leaves.
+PART = 1_000_000
+
+
+def _in_parts(number: str) -> str:
+    return f"SUM({number} / {PART}), SUM({number} %% {PART})"
+
+
+#: The fields of ``Spending`` in their order, each after the first in parts, and the number of rows. By hand: each start
+#: of a trial asks.
+_SUMS = (f"SELECT COUNT(CASE WHEN number = 1 THEN 1 END), {_in_parts('milliseconds')},"
+         f" {_in_parts('(gpus * milliseconds)')}, {_in_parts('(milli_cpus * milliseconds)')}, {_in_parts('money')},"
+         f" COUNT(*) FROM {LedgerEntry._meta.db_table} WHERE ")
 
 
 def entries_of(budget: Budget, person: int, month: str) -> Q:
@@ -52,8 +63,9 @@ def sum_for(budget: Budget, person: int, month: str, *, after: int = 0, up_to: i
 def _sum(condition: str, values: Sequence[int | str]) -> tuple[Spending, int]:
     with connection.cursor() as cursor:
         cursor.execute(_SUMS + condition, values)
-        *sums, rows = (int(value or 0) for value in cursor.fetchone())
-    return Spending(*sums), rows
+        trials, *parts, rows = (int(value or 0) for value in cursor.fetchone())
+    return Spending(trials, *(PART * whole + rest for whole, rest in zip(
+        parts[::2], parts[1::2], strict=True))), rows
 
 
 def spent(budget: Budget, person: int, month: str, *, keeps: bool = False) -> Spending:
@@ -80,9 +92,11 @@ def _keep(kept: BudgetUse, budget: Budget) -> None:
     if up_to <= kept.counted_to:
         return
     more, _ = sum_for(budget, kept.person, kept.month, after=kept.counted_to, up_to=up_to)
+    total = kept_spending(kept) + more
+    if max(total.numbers()) > MOST:  # its columns take no more
+        return
     BudgetUse.objects.update_or_create(
-        budget=budget, person=kept.person, month=kept.month,
-        defaults={**asdict(kept_spending(kept) + more), "counted_to": up_to})
+        budget=budget, person=kept.person, month=kept.month, defaults={**asdict(total), "counted_to": up_to})
 
 
 class _Settled:

@@ -21,7 +21,7 @@ from nniweb.annotation.annotated_folder import pack_annotated
 from nniweb.annotation.reading_process import RewrittenFiles
 from nniweb.experiments.launch.stored_options import code_parts_of
 from nniweb.experiments.models import CodeArchive, Experiment
-from nniweb.storage.elsewhere import StorageFailed, check_answers
+from nniweb.storage.elsewhere import check_answers
 from nniweb.storage.local_copies import CopyDamaged, local_copy, remove_copy
 from trainingservice.cluster_settings import part_folders
 from trainingservice.code.code_archive import pack_tree
@@ -129,15 +129,18 @@ def _make_again(archive: CodeArchive) -> None:
         if source not in sources:
             sources.append(source)
     for folder, parts in sources:
-        with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch, \
-                contextlib.suppress(TrainingServiceError, OSError):
-            packed = pack_tree(folder, parts, Path(scratch))
-            if packed.sha256 == archive.sha256:
-                try:
+        try:
+            with tempfile.TemporaryDirectory(dir=settings.DATA_FOLDER) as scratch:
+                packed = pack_tree(folder, parts, Path(scratch))
+                if packed.sha256 == archive.sha256:
                     keep_archive(packed.path, packed.sha256, packed.file_count, archive.last_used)
-                except StorageFailed:
-                    return  # later: it is not given up
-                return
+                    return
+        except TrainingServiceError:
+            continue  # there is no such code in it any more
+        except OSError as error:  # a full disk, or a storage that does not answer: it is not given up
+            logger.warning("the code archive %s is damaged or missing and cannot be made again now: %s",
+                           archive.storage_path, error)
+            return
     logger.error("the code archive %s is damaged or missing, and no folder has the same code any more; launch the "
                  "experiments that need it again", archive.storage_path)
     _given_up.add(archive.sha256)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -272,22 +274,37 @@ def _metric(attempt: Attempt, n: int, metric: ArchivedMetric, revision: int) -> 
 def _output(trial: ArchivedTrial) -> Iterator[tuple[str, int, int, bytes]]:
     """Pieces of the trial's logs: stream, offset, bytes left out before, bytes."""
     for stream, names in (("stdout", STDOUT_FILES), ("stderr", STDERR_FILES)):
-        text = b"".join(_bytes(trial.folder, name) for name in names) if trial.folder is not None else b""
-        tail_from = max(KEPT_OUTPUT, len(text) - KEPT_OUTPUT)
+        files = _files(trial.folder, names) if trial.folder is not None else []
+        length = sum(size for _, size in files)
+        tail_from = max(KEPT_OUTPUT, length - KEPT_OUTPUT)
         skipped = tail_from - KEPT_OUTPUT
-        for first, last in ((0, min(KEPT_OUTPUT, len(text))), (tail_from, len(text))):
+        for first, last in ((0, min(KEPT_OUTPUT, length)), (tail_from, length)):
             for offset in range(first, last, contract.MAX_OUTPUT_PIECE_BYTES):
                 end = min(offset + contract.MAX_OUTPUT_PIECE_BYTES, last)
-                yield stream, offset, skipped if offset == tail_from else 0, text[offset:end]
+                yield stream, offset, skipped if offset == tail_from else 0, _part(files, offset, end)
 
 
-def _bytes(folder: Path, name: str) -> bytes:
-    """Of a log; b"" of what is none, as a link that leads out of the folder."""
-    file = folder / name
-    try:
-        return file.read_bytes() if file.is_file() and is_inside(file, folder) else b""
-    except OSError:
-        return b""
+def _files(folder: Path, names: Sequence[str]) -> list[tuple[Path, int]]:
+    """Those that are logs, with their sizes; not what is none, as a link that leads out of the folder."""
+    found = []
+    for file in (folder / name for name in names):
+        with contextlib.suppress(OSError):
+            if file.is_file() and is_inside(file, folder):
+                with open(file, "rb") as content:
+                    found.append((file, os.fstat(content.fileno()).st_size))
+    return found
+
+
+def _part(files: Sequence[tuple[Path, int]], first: int, last: int) -> bytes:
+    """Bytes of all files together, as if they were one: logs may be larger than the memory."""
+    found = b""
+    for file, size in files:
+        if first < size and last > 0:
+            with open(file, "rb") as content:
+                content.seek(max(0, first))
+                found += content.read(min(last, size) - max(0, first))
+        first, last = first - size, last - size
+    return found
 
 
 def _record_results(experiment: Experiment, archive: Archive) -> None:

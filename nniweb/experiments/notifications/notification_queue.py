@@ -4,6 +4,7 @@ A claim is an UPDATE that only one can make. It ends by itself, so what a worker
 another one; whatever was sent without being written down is sent twice, with the same delivery id.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,6 +18,8 @@ from nniweb.experiments.models.notification import DeliveryState
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.selected_rows import is_any
 
+#: Messages of one person that a worker sends at the same time, so that their silent receivers keep nobody waiting.
+MOST_OF_ONE = 2
 #: How long a webhook may take to answer, in seconds.
 SEND_SECONDS = 20.0
 #: How long the others leave a claimed message alone, in seconds: longer than the slowest mail server takes, each of
@@ -56,20 +59,27 @@ def anything_waits() -> bool:
 
 
 def claim(worker_id: str, most: int, busy_rules: Collection[int], now: datetime) -> list[NotificationDelivery]:
-    """Up to ``most`` messages that are due, for this worker alone, one of each rule; none of ``busy_rules``.
+    """Up to ``most`` messages that are due, for this worker alone, one of each rule; none of ``busy_rules``, of which
+    it sends messages now. Who has fewer under way goes first, then who waits longest.
 
     ``now``, by the clock of the process, says what is due. Claims are judged by the database's clock, like leases.
     """
     free = Q(claimed_until=None) | Q(claimed_until__lt=DatabaseNow())
     due = NotificationDelivery.objects.filter(free, state=DeliveryState.WAITING, due_at__lte=now)
-    rules = due.exclude(rule__in=busy_rules).order_by().values_list("rule").annotate(first=Min("due_at")).order_by(
-        "first")[:most]
-    claimed = []
-    for rule, _ in rules:
+    under_way = Counter(NotificationRule.objects.filter(pk__in=busy_rules).values_list("owner", flat=True))
+    waiting = list(due.exclude(rule__in=busy_rules).order_by().values_list("rule", "rule__owner").annotate(
+        first=Min("due_at")).order_by("first"))
+    claimed: list[int] = []
+    while waiting and len(claimed) < most:
+        rule, owner, _ = next_one = min(waiting, key=lambda one: under_way[one[1]])
+        if under_way[owner] >= MOST_OF_ONE:
+            break
+        waiting.remove(next_one)
         pk = due.filter(rule=rule).order_by("due_at", "pk").values_list("pk", flat=True).first()
         if pk is not None and due.filter(pk=pk).update(
                 claimed_by=worker_id, claimed_until=DatabaseNow() + timedelta(seconds=CLAIM_SECONDS)):
             claimed.append(pk)
+            under_way[owner] += 1
     return list(NotificationDelivery.objects.filter(pk__in=claimed).select_related("rule__owner", "experiment"))
 
 

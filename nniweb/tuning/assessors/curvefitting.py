@@ -12,6 +12,8 @@ from nniweb.tuning.class_args import CurvefittingArgs
 
 Curve = npt.NDArray[np.float64]
 
+# Of a longer curve so many points are fitted: a fit takes as long as it has points, and each result asks for one.
+_MOST_POINTS = 100
 _TWO_SHAPES: tuple[list[float], ...] = ([1.0, 1.0, 0.2, 1.0], [-10, -10, 1e-4, 0.1], [10, 10, 10, 5])
 
 # Curves that begin steep and flatten out, over steps 1, 2, 3 ...: a level and a scale, and one or two shapes each.
@@ -67,6 +69,9 @@ def predict(values: list[float], step: int) -> float | None:
         return values[-1]
     scaled = (measured - measured[0]) / spread
     x = np.arange(1, len(values) + 1, dtype=float)
+    if len(values) > _MOST_POINTS:
+        chosen = np.linspace(0, len(values) - 1, _MOST_POINTS).astype(int)
+        x, scaled = x[chosen], scaled[chosen]
     found = []
     for formula, guess, least, most in _CURVES:
         if len(guess) > len(values):

@@ -18,6 +18,8 @@ from nniweb.tuning.tuner_base.learning_tuner import LearningTuner
 _LOSS_OF_FAILED = 0.0
 # Where the model's first choices were all tried (in small spaces), so many more of its choices are looked at.
 _CHOICES = 50
+# Sums and squares of larger losses may be no floats.
+_LARGEST = 1e100
 # Of how many of the best results the surroundings are looked at, and how closely.
 _CENTRES = 5
 _NEIGHBOURS = 60
@@ -126,12 +128,17 @@ class SurrogateSearch(LearningTuner):
 
 def scaled(losses: Table) -> Table:
     """The losses with mean 0 and deviation 1. Very large ones are cut off, where they would hide all differences."""
+    largest = float(np.abs(losses).max())
+    if is_huge := largest > _LARGEST:
+        losses = losses / largest
     median = float(np.median(losses))
     with np.errstate(over="ignore"):
         spread = float(np.median(np.abs(losses - median))) or float(np.std(losses / 1e3)) * 1e3
     if not 0 < spread < 1e300:
         spread = 1.0
     cut: Table = np.clip(losses, median - 20 * spread, median + 20 * spread)
+    if is_huge:  # those that are left may be as small
+        cut = (cut - median) / (float(np.abs(cut - median).max()) or 1.0)
     deviation = float(cut.std())
     result: Table = (cut - cut.mean()) / (deviation if 0 < deviation < 1e300 else 1.0)
     return result

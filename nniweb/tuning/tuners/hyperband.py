@@ -92,7 +92,9 @@ class Hyperband(Tuner):
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self._round = round_of_brackets
         self._is_serial = is_serial
+        #: Those that are not over, and the newest; how many there were.
         self._brackets: list[_Bracket] = []
+        self._begun = 0
         self._by_number: dict[int, _Entry] = {}
 
     def propose(self, number: int) -> Parameters:
@@ -147,6 +149,7 @@ class Hyperband(Tuner):
         for bracket in self._brackets:
             if not bracket.is_over:
                 bracket.promote()
+        self._brackets = [bracket for bracket in self._brackets if not bracket.is_over or bracket is self._brackets[-1]]
 
     def _promoted(self) -> Iterator[tuple[_Entry, Rung]]:
         """Trials of later rungs that wait to be proposed, those of the oldest bracket first."""
@@ -163,7 +166,8 @@ class Hyperband(Tuner):
             return newest
         if newest is not None and self._is_serial and not newest.is_over and not even_if_serial:
             return None
-        self._brackets.append(_Bracket(self._round[len(self._brackets) % len(self._round)]))
+        self._brackets.append(_Bracket(self._round[self._begun % len(self._round)]))
+        self._begun += 1
         return self._brackets[-1]
 
 

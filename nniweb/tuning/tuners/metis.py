@@ -1,13 +1,14 @@
 """NNI's Metis tuner: a Gaussian process, and each time a choice between three kinds of next points."""
 
 import warnings
+from collections import Counter
 
 import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from nniweb.tuning.class_args import MetisArgs
 from nniweb.tuning.search_space.coordinate_table import Table
-from nniweb.tuning.search_space.space import Parameters, SearchSpace
+from nniweb.tuning.search_space.space import Parameters, SearchSpace, point_key
 from nniweb.tuning.tuner_base.acquisition import expected_improvement
 from nniweb.tuning.tuner_base.gaussian_process import GaussianProcess
 from nniweb.tuning.tuner_base.surrogate_search import SurrogateSearch, scaled
@@ -84,10 +85,12 @@ class Metis(SurrogateSearch):
 
     def _doubted(self) -> Parameters | None:
         """The tried point whose result fits the others least, where one does not; it is tried again at most once."""
-        told = [record for record in self.records if record.loss is not None]
+        observed = self.results(self._most // 4, self._most)
+        told = [self.records[place] for place in observed]
         rows = self._table.rows(record.coordinates for record in told)
-        losses = scaled(np.array([record.loss for record in told], dtype=float))
-        again = [sum(np.array_equal(row, other) for other in rows) > 1 for row in rows]
+        losses = scaled(np.array(list(observed.values())))
+        tried = Counter(point_key(record.parameters) for record in self.records if record.loss is not None)
+        again = [tried[point_key(record.parameters)] > 1 for record in told]
         others = GaussianProcess(nu=2.5, alpha=0.1)
         others.fit(self._table.features(rows), losses, self.seed % 2**31)
         means, _ = others.predict(self._table.features(rows))

@@ -1,11 +1,13 @@
 """The address of one's account: with the password, and with the word of whoever reads the mail there."""
 
+import copy
 import re
 
 import pytest
 from django.core import mail
 
 from nniweb.experiments.models import AuditEntry, User
+from tests.nniweb.at_once import at_once
 
 FORM = {"email": "new@example.org", "password": "a long pass phrase"}
 
@@ -60,6 +62,15 @@ def test_without_the_password_nothing_is_sent_and_guessing_is_as_slow_as_at_the_
 def test_nobodys_mail_box_is_filled(browser, max_) -> None:
     client = browser(max_)
     assert [client.post("/account/email/", FORM).status_code for _ in range(6)] == [302] * 5 + [429]
+    assert len(mail.outbox) == 5
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nor_by_many_requests_at_one_moment(browser, max_) -> None:
+    client = browser(max_)
+    client.get("/account/")
+    clients = [copy.deepcopy(client) for _ in range(12)]
+    at_once(*(lambda _, client=client: client.post("/account/email/", FORM) for client in clients))  # type: ignore[misc]
     assert len(mail.outbox) == 5
 
 

@@ -13,6 +13,7 @@ from django.test import Client
 from nniweb.dashboard.account import password_reset
 from nniweb.experiments.clusters.addresses import page_root
 from nniweb.experiments.models import AuditEntry, SignInLink, User
+from tests.nniweb.at_once import at_once
 
 
 def sent() -> list:
@@ -101,6 +102,13 @@ def test_nobodys_mail_box_is_filled_from_many_addresses(client, max_) -> None:
     for number in range(7):
         client.post("/password-reset/", {"email": "max@example.org"}, REMOTE_ADDR=f"192.0.2.{number}")
     assert len(sent()) == 5
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("with_mail")
+def test_many_requests_at_one_moment_send_no_more(max_) -> None:
+    at_once(*[lambda _: Client().post("/password-reset/", {"email": "max@example.org"})] * 12)
+    assert len(sent()) == password_reset.MOST
 
 
 def test_the_command_prints_a_link_that_works_once(client, max_, settings, tmp_path) -> None:

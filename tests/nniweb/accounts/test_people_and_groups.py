@@ -1,9 +1,16 @@
 """REST of people and groups, for administrators."""
 
+from collections.abc import Callable
+
+import pytest
 from django.contrib.auth.models import Group
 
+from nniweb.experiments.access import accounts
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import AuditEntry, Cluster, SignInLink, User
+from nniweb.experiments.models.account import Role
 from nniweb.startup.first_start import first_user
+from tests.nniweb.at_once import at_once
 
 
 def test_a_person_is_made_changed_let_in_and_removed(with_token, rita, vision, client) -> None:
@@ -39,6 +46,29 @@ def test_the_last_administrator_stays_one(with_token, rita) -> None:
         assert "only administrator" in refused.json()["errors"][0]["message"]
     rita.refresh_from_db()
     assert rita.is_admin
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("change", [
+    lambda other: accounts.change_user(other, {"role": Role.MEMBER}),
+    lambda other: accounts.change_user(other, {"is_active": False}),
+    accounts.delete_user,
+])
+def test_of_two_administrators_who_remove_each_other_at_one_moment_one_stays(change: Callable[[User], None]) -> None:
+    for number in range(10):
+        User.objects.all().delete()
+        pair = [User.objects.create_user(f"admin-{number}-{one}", role=Role.ADMIN) for one in range(2)]
+        refused = []
+
+        def remove(other: User, refused: list[Refused] = refused) -> None:
+            try:
+                change(other)
+            except Refused as error:
+                refused.append(error)
+
+        at_once(*(lambda _, other=other: remove(other) for other in pair))  # type: ignore[misc]
+        assert len(refused) == 1
+        assert [user.is_admin for user in User.objects.filter(is_active=True, role=Role.ADMIN)] == [True]
 
 
 def test_nor_does_the_admin_take_the_last_administrator_away(browser, rita) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,25 @@ def test_a_damaged_archive_whose_folder_has_changed_since_stays_as_it_is_and_is_
         assert not code_archives.local_path(archive).exists()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "launch the experiments that need it again" in caplog.text
+
+
+@pytest.mark.django_db
+def test_a_damaged_archive_is_not_given_up_while_the_disk_is_full(
+        code: Path, data_folder: Path, make_experiment: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture) -> None:
+    archive = code_archives.keep_folder(code, timezone.now())
+    make_experiment(code=archive, code_folder=str(code))
+    path = Path(default_storage.path(archive.storage_path))
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    mkstemp = tempfile.mkstemp
+
+    def full(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(code_archives, "_given_up", set())
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    assert code_archives.local_path(archive).read_bytes() == b""
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    assert code_archives.local_path(archive).read_bytes() == whole

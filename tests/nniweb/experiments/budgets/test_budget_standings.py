@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from nniweb.experiments.budgets import ledger_sums
 from nniweb.experiments.budgets.concerned import Held, budgets_of
+from nniweb.experiments.budgets.ledger_check import months
 from nniweb.experiments.budgets.spending import Spending
 from nniweb.experiments.budgets.standing import attempts_under_way, standing
 from nniweb.experiments.budgets.starting import how_many_in_budget
@@ -179,3 +180,17 @@ def test_eight_that_start_trials_at_the_same_time_start_no_more_than_the_budget_
 
     at_once(*(lambda _, one=one: start(one) for one in experiments))
     assert Attempt.objects.count() == 21
+
+
+@pytest.mark.django_db
+def test_sums_of_the_most_that_is_believed_are_exact(admin: User) -> None:
+    budget = Budget.objects.create(user=admin, period="total", cpu_hours=1)
+    rows, year = 3 * ledger_sums.KEEP_AFTER, 366 * 24 * 3600
+    entries(rows, seconds=year, owner=admin.pk, gpus=1_000_000, milli_cpus=100_000_000, money=10**15 - 1)
+    used = standing(Held(budget), NOW).used
+    assert used == Spending(rows, rows * year * 1000, rows * year * 10**9, rows * year * 10**11, rows * (10**15 - 1))
+    with transaction.atomic():
+        Budget.objects.select_for_update().get(pk=budget.pk)
+        assert ledger_sums.spent(budget, 0, "", keeps=True) == used
+    [month] = months(LedgerEntry.objects.all())
+    assert (month.gpu_milliseconds, month.micros) == (used.gpu_milliseconds, used.money)

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sqlite3
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -381,6 +382,23 @@ def test_long_logs_keep_their_beginning_and_end(admin, kept: Path) -> None:
     assert b"".join(bytes(piece.data) for piece in pieces[:4]) == text[:256 * 1024]
     assert b"".join(bytes(piece.data) for piece in pieces[4:]) == text[-256 * 1024:]
     assert sum(piece.skipped for piece in pieces) == len(text) - 512 * 1024
+
+
+def test_of_huge_logs_only_what_is_kept_is_read(admin, kept: Path) -> None:
+    for name, end in (("stdout", b"first"), ("trial.log", b"last")):
+        with open(kept / "trials" / "aaaaa" / name, "wb") as log:
+            log.seek(32 * 1024 * 1024)
+            log.write(end)
+    archive = read_archive(kept)
+    tracemalloc.start()
+    try:
+        import_archive(archive, admin)
+        assert tracemalloc.get_traced_memory()[1] < 16 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    last = TrialOutput.objects.filter(stream="stdout").latest("offset")
+    assert bytes(last.data)[-4:] == b"last"
+    assert last.offset + len(last.data) == 64 * 1024 * 1024 + len(b"firstlast")
 
 
 def test_a_second_import_and_other_folders_are_refused_with_a_sentence(admin, kept: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nniweb.tuning.algorithms import build_assessor
+from nniweb.tuning.assessors import curvefitting
 from nniweb.tuning.assessors.assessment import Assessment
 from nniweb.tuning.assessors.assessor import Assessor
 from nniweb.tuning.assessors.curvefitting import predict
@@ -115,3 +116,16 @@ def test_failed_and_stopped_trials_are_no_standard_and_reports_may_come_twice(na
             assert assessment.intermediate([report, report]) == []
         assessment.trial_end(f"t{trial}", False)
     assert assessment.intermediate([{"trial": "good", "sequence": 0, "value": 0.5}]) == []
+
+
+def test_of_a_long_curve_no_more_points_are_fitted_than_of_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[int] = []
+    curve_fit = curvefitting.curve_fit
+
+    def seen(formula: Any, x: Any, y: Any, **options: Any) -> Any:
+        fitted.append(len(x))
+        return curve_fit(formula, x, y, **options)
+
+    monkeypatch.setattr(curvefitting, "curve_fit", seen)
+    assert predict([1 - 0.7 / step for step in range(1, 2001)], 4000) == pytest.approx(1.0, abs=0.01)
+    assert max(fitted) <= 100

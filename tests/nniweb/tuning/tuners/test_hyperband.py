@@ -165,3 +165,12 @@ def test_a_failed_trial_never_goes_on_whatever_it_counts_as() -> None:
     for number, parameters in enumerate(asked):
         tuner.tell(number, parameters, -1.0 if number == 0 else 5.0, "FAILED" if number == 0 else "SUCCEEDED")
     assert plain(asked[0]) not in map(plain, ask_all(tuner, len(asked)))
+
+
+def test_of_brackets_that_are_over_none_is_looked_at_again() -> None:
+    tuner = make("Hyperband", {**PARALLEL, "R": 2}, QUADRATIC)
+    for number in range(100):
+        parameters = tuner.ask(number)
+        tuner.tell(number, parameters, quadratic(parameters), "SUCCEEDED")
+    assert isinstance(tuner, Hyperband)
+    assert len(tuner._brackets) == 1

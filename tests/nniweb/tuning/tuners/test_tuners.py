@@ -13,9 +13,11 @@ from nniweb.tuning.algorithms import build_tuner
 from nniweb.tuning.class_args import TpeOptions
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.space import point_key
+from nniweb.tuning.tuner_base.gaussian_process import GaussianProcess
 from nniweb.tuning.tuner_base.optuna_study import study_of
+from nniweb.tuning.tuner_base.surrogate_search import scaled
 from nniweb.tuning.tuner_base.tuner import NoMoreParameters, Tuner
-from nniweb.tuning.tuners import tpe
+from nniweb.tuning.tuners import gaussian_process, tpe
 from nniweb.tuning.tuners.random_search import RandomSearch
 from nniweb.tuning.tuners.tpe import MODELLED_TRIALS, Tpe
 
@@ -181,6 +183,18 @@ def test_results_without_a_number_extreme_ones_and_doubles_do_no_harm(name: str,
     assert parse_search_space(MIXED).contains(tuner.ask(24))
 
 
+@pytest.mark.parametrize("losses", [
+    [1.7e308] * 8 + [1e308, 0.4], [-1.7e308, 1.7e308] * 6, [-1.7e308] * 7 + [1.7e308],
+    [1e308, 1.1e308, 1.2e308, 1.7e308], [0.1, 0.2, 0.3, 0.4, 1.7e308]])
+def test_losses_near_the_largest_number_are_modelled_as_others(losses: list[float]) -> None:
+    found = scaled(np.array(losses))
+    assert np.isfinite(found).all()
+    assert (found.mean(), found.std()) == pytest.approx((0, 1))
+    in_order = found[np.argsort(losses, kind="stable")]
+    assert (np.diff(in_order) >= 0).all()
+    assert [found[losses.index(loss)] for loss in sorted(set(losses))] == sorted(set(found))
+
+
 @pytest.mark.parametrize(("name", "args"), TUNERS)
 def test_the_seed_alone_decides(name: str, args: dict[str, Any]) -> None:
     def proposals(seed: int) -> list[dict[str, Any]]:
@@ -262,3 +276,22 @@ def test_random_search_remembers_only_points_that_could_come_again() -> None:
     assert {tuner.ask(100)["x"], tuner.ask(101)["x"]} == {1, 2}
     with pytest.raises(NoMoreParameters):
         tuner.ask(102)
+
+
+def test_metis_doubts_no_more_results_than_it_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Seen(Exception):
+        pass
+
+    def fit(self: GaussianProcess, features: Any, losses: Any, seed: int) -> float:
+        raise Seen(len(features), len(losses))
+
+    most = gaussian_process.MODELLED_TRIALS
+    tuner = make("Metis", {"no_resampling": False}, QUADRATIC)
+    for number in range(2 * most):
+        parameters = tuner.space.sample(tuner.rng(number))
+        tuner.note_asked(number, parameters)
+        tuner.tell(number, parameters, quadratic(parameters), "SUCCEEDED")
+    monkeypatch.setattr(GaussianProcess, "fit", fit)
+    with pytest.raises(Seen) as seen:
+        tuner.ask(2 * most)
+    assert seen.value.args == (most, most)

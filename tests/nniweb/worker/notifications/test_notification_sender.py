@@ -22,7 +22,13 @@ from django.utils import timezone
 
 from nniweb.experiments.lifecycle.transitions import move_experiment
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User, Worker
-from nniweb.experiments.notifications.notification_queue import CLAIM_SECONDS, PAUSES, claim, forget_ended
+from nniweb.experiments.notifications.notification_queue import (
+    CLAIM_SECONDS,
+    MOST_OF_ONE,
+    PAUSES,
+    claim,
+    forget_ended,
+)
 from nniweb.experiments.notifications.notification_rules import change_rule, create_rule, send_again, send_test
 from nniweb.experiments.notifications.webhook_address import read_webhook_url
 from nniweb.mail_settings import mail_settings
@@ -96,6 +102,20 @@ def test_a_message_is_signed_over_its_time_and_its_body(rule: NotificationRule, 
     body = request.json()
     assert request.headers["X-NNIWeb-Delivery"] == body["delivery"] == str(delivery.public_id)
     assert body["experiment"]["id"] == experiment.public_id
+
+
+def test_the_receivers_of_one_person_do_not_take_all_senders(receiver: WebhookReceiver, admin: User) -> None:
+    for _ in range(5):
+        send_test(webhook(admin, f"{receiver.address}/silent"))
+    other = send_test(webhook(User.objects.create_user("other"), f"{receiver.address}/hook"))
+    first = claim("worker", 4, (), timezone.now())
+    assert [delivery.rule.owner.username for delivery in first].count("other") == 1
+    assert len(first) == 1 + MOST_OF_ONE
+    assert other in first
+    busy = {delivery.rule_id for delivery in first}
+    assert claim("worker", 1, busy, timezone.now()) == [], "the others wait for an answer of the first"
+    [after] = claim("worker", 4, busy - {first[0].rule_id}, timezone.now())
+    assert after.rule.owner == admin
 
 
 @pytest.mark.parametrize(("answer", "words"), [
