@@ -220,8 +220,8 @@ class _ChannelReader:
     def __init__(self, channel: paramiko.Channel) -> None:
         self._stream = channel.makefile("rb", 256 * 1024)
 
-    def readline(self) -> bytes:
-        line = self._stream.readline()
+    def readline(self, most: int, /) -> bytes:
+        line = self._stream.readline(most)
         return line if isinstance(line, bytes) else line.encode()
 
 
