@@ -88,11 +88,14 @@ def run(environment: Mapping[str, str]) -> int:
         sys.stderr.write("keeper: %s must be a number, not %r\n"
                          % (contract.ENV_REPLICA, environment[contract.ENV_REPLICA]))
         return 2
-    folder = environment.get(contract.ENV_FOLDER) or default_folder(job_name, replica)
     try:
+        folder = environment.get(contract.ENV_FOLDER) or default_folder(job_name, replica)
         access = access_from_environment(environment) or saved_access(folder)
     except ValueError as error:
         sys.stderr.write("keeper: %s\n" % error)
+        return 2
+    except OSError as error:
+        sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (error.filename, error.strerror))
         return 2
     try:
         return Keeper(folder, job_name, access, replica=replica, echo=True,

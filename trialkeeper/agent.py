@@ -102,6 +102,7 @@ class Agent:
         self._finishers: Dict[str, int] = {}
         self._killed: Set[str] = set()  # folders whose keeper was killed and that no other could be forked for yet
         self._again: Dict[str, float] = {}  # folders whose keeper gave way for want of room, and when to fork another
+        self._strange: Set[str] = set()  # folders whose files could not be understood, which was logged
         self._relay: Optional[Relay] = None
         self._warm: Optional[WarmParents] = None
         self._hanging: Dict[str, Any] = {}  # programs of GPU drivers that cannot be killed, see smi_program
@@ -200,19 +201,25 @@ class Agent:
     def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """state {folders, accepted} -> {states: {folder: state}}; those folders are watched from now on.
 
+        A folder whose files cannot be understood is left out.
         ``accepted``, where there is one for a folder: the highest entry of its journal that the server has.
         """
         folders = request.get("folders")
         if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
             raise Refused("state needs folders: a list of paths")
         accepted = request.get("accepted")
-        states = {}
-        for folder in folders:
+        states: Dict[str, FolderState] = {}
+
+        def look(folder: str) -> None:
             if isinstance(accepted, dict) and isinstance(accepted.get(folder), int):
                 self._deliver_again(folder, accepted[folder])
             self._finish_if_needed(folder)
-            states[folder] = self._state(folder)
-            self._note(folder, states[folder])
+            state = self._state(folder)
+            self._note(folder, state)
+            states[folder] = state
+
+        for folder in folders:
+            self._look_after(folder, look)
         return {"states": states}
 
     def _do_stop(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -267,6 +274,7 @@ class Agent:
         self._finishers.pop(folder, None)
         self._again.pop(folder, None)
         self._killed.discard(folder)
+        self._strange.discard(folder)
         self._in_child(request["id"], lambda: _remove(folder))
         return None
 
@@ -418,7 +426,8 @@ class Agent:
             os.close(pipe)
             child = self._children.pop(folder)
             _, status = os.waitpid(child.pid, 0)  # its pipe closed because it is ending now
-            self._finish_if_needed(folder, os.WIFSIGNALED(status), self._adopt(folder))
+            self._look_after(folder, lambda folder: self._finish_if_needed(
+                folder, os.WIFSIGNALED(status), self._adopt(folder)))
         self._to_look_at.setdefault(folder, time.monotonic() + GATHER)
 
     def _new_orphans(self) -> List[int]:
@@ -451,11 +460,20 @@ class Agent:
             elif now >= end_at:
                 _signal(pid, signal.SIGKILL)
 
+    def _look_after(self, folder: str, work: Callable[[str], None]) -> None:
+        """A trial can write into its folder: what it does there must not end the agent of all others."""
+        try:
+            work(folder)
+        except Exception:
+            if folder not in self._strange:
+                self._strange.add(folder)
+                sys.stderr.write("agent: %s cannot be understood:\n%s" % (folder, traceback.format_exc()))
+
     def _look_where_keepers_spoke(self) -> None:
         now = time.monotonic()
         for folder in [folder for folder, due in self._to_look_at.items() if due <= now]:
             del self._to_look_at[folder]
-            self._tell_if_changed(folder)
+            self._look_after(folder, self._tell_if_changed)
 
     def _look_at_all(self) -> None:
         if self._warm is not None:
@@ -463,8 +481,8 @@ class Agent:
         self._end_orphans()
         for folder in list(self._told):
             if folder not in self._children:
-                self._finish_if_needed(folder)
-                self._tell_if_changed(folder)
+                self._look_after(folder, self._finish_if_needed)
+                self._look_after(folder, self._tell_if_changed)
 
     def _tell_if_changed(self, folder: str) -> None:
         state = self._state(folder)

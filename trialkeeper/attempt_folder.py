@@ -1,8 +1,10 @@
 """The attempt's folder: reading and writing its small files, and what they say about the attempt's state."""
 
 import contextlib
+import errno
 import json
 import os
+import stat
 from typing import Any, Dict, Optional
 
 from trialkeeper import contract, machine
@@ -18,10 +20,19 @@ FolderState = Dict[str, Any]
 
 
 def default_folder(job_name: str, replica: int = 0) -> str:
-    """Where an attempt lives when nobody says: its own folder in this user's temporary folder."""
+    """Where an attempt lives when nobody says: its own folder in this user's temporary folder, which is made.
+
+    Raises OSError, also where somebody else could put a job there.
+    """
     import tempfile
     name = job_name if replica == 0 else "%s-replica%d" % (job_name, replica)
-    return os.path.join(tempfile.gettempdir(), "nniweb-%d" % os.getuid(), name)
+    above = os.path.join(tempfile.gettempdir(), "nniweb-%d" % os.getuid())
+    make_private_folder(above)
+    about = os.lstat(above)
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "it is not this user's alone; remove it, or set %s" % contract.ENV_FOLDER,
+                              above)
+    return os.path.join(above, name)
 
 
 def make_private_folder(folder: str) -> None:

@@ -11,6 +11,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from trialkeeper import contract
+from trialkeeper.folder_reader import open_plain_file
 
 #: Sources in the journal's positions.
 FROM_METRICS_FILE, FROM_STDOUT = "metrics", "marks"
@@ -83,14 +84,15 @@ class MetricsFile:
         """The metrics that were written since the last call (a part of them if they are very many)."""
         self.has_more = False
         try:
-            size = os.stat(self._path).st_size
+            size = os.lstat(self._path).st_size
             if size == self._seen_size:
                 return []
             end = self._position + len(self._rest)
             if size < end:
                 # an old SDK in a child process of the trial emptied the file: what is there now is new
                 self._position, self._rest, end = 0, b"", 0
-            with open(self._path, "rb") as stream:
+            # the trial may have put a pipe there, which is opened when somebody writes to it
+            with open(open_plain_file(*os.path.split(self._path)), "rb") as stream:
                 stream.seek(end)
                 data = stream.read(_BLOCK)
         except OSError:

@@ -51,16 +51,16 @@ _PIECE = 256 * 1024
 def run_pod(environment: Mapping[str, str], run: Callable[[Mapping[str, str]], int]) -> int:
     """Exit status of the container. ``run`` keeps the attempt that an environment describes."""
     job_name = environment.get(contract.ENV_JOB, "")
-    folder = environment.get(contract.ENV_FOLDER) or default_folder(job_name)
     replica = replica_number(environment)
     try:
+        folder = environment.get(contract.ENV_FOLDER) or default_folder(job_name)
         make_private_folder(folder)
         take_job(environment, folder)
         if replica == 0 and environment.get(contract.ENV_LASTING):
             _take_up_journal(environment[contract.ENV_LASTING], folder)
         end_file = environment.get(ENV_END_FILE, "")
     except OSError as error:
-        sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (error.filename or folder, error))
+        sys.stderr.write("keeper: the folder %s cannot be used: %s\n" % (error.filename, error))
         return 2
     tells_journal = replica == 0 and not environment.get(contract.ENV_URLS)
     log = ContainerLog(folder, tells_journal)

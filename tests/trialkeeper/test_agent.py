@@ -51,6 +51,20 @@ def test_start_may_be_repeated(agent, attempt, server, tmp_path):
     assert len(server.of_type("started")) == 1
 
 
+@pytest.mark.parametrize(("file", "text"), [
+    (contract.KEEPER_FILE, '{"pid": "x", "start_time": "y"}'),
+    (contract.JOURNAL_FILE, '{"journal_id": "j"}\n' + "[" * 100_000 + "\n")], ids=["keeper", "journal"])
+def test_files_that_a_trial_has_written_do_not_end_the_agent_of_all_others(agent, attempt, tmp_path, file, text):
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    agent.state(strange)
+    (strange / file).write_text(text)
+    agent.start(attempt, "sleep 1.5; exit 3")
+    wait_until(lambda: any(event["state"]["delivered"] for event in agent.events))
+    answer = agent.ask("state", folders=[str(strange), str(attempt.folder)])
+    assert {folder: state["state"] for folder, state in answer["states"].items()} == {str(attempt.folder): "ended"}
+
+
 def test_where_a_tombstone_stands_nothing_is_started(agent, attempt, server):
     assert agent.ask("stop", folder=str(attempt.folder))["state"]["state"] == "canceled"
     assert agent.start(attempt, "true")["state"] == "canceled"

@@ -57,6 +57,18 @@ def test_what_a_trial_puts_in_the_place_of_its_exit_code_holds_up_nobody(keeper,
     assert server.ended["exit_code"] is None, server.ended
 
 
+@pytest.mark.parametrize("put", ["mkfifo", "ln -s /dev/zero", "mkdir"])
+def test_what_a_trial_puts_in_the_place_of_its_metrics_holds_up_nobody(keeper, server, container, put):
+    place = f"{keeper.folder}/{contract.NNI_FOLDER}/{contract.METRICS_FILE}"
+    process = keeper.start(f"mkdir -p {os.path.dirname(place)}; rm -f {place}; {put} {place}; exit 3",
+                           container=container)
+    try:
+        assert process.wait(60) == 3
+    finally:
+        process.kill()
+    assert server.ended["exit_code"] == 3
+
+
 def test_a_container_that_cannot_be_started_is_no_end_of_the_command(keeper, server, engine, container):
     engine.write("failure", "Error: something odd", "Error: OCI runtime error: no such device")
     assert keeper.run("true", container=container) == 1

@@ -9,6 +9,7 @@ import pytest
 from tests.trialkeeper.hiding_process import HIDER, hider_pid, lives
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
 from trialkeeper import contract, machine
+from trialkeeper.__main__ import run
 
 
 def test_a_stop_ends_the_whole_tree_also_what_hid_and_ignores_term(keeper, server, clean_hider):
@@ -297,3 +298,22 @@ def test_ctrl_c_on_a_keeper_whose_server_is_away_ends_it_after_its_last_tries(ke
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
     assert "stays in the journal" in keeper.log()
+
+
+@pytest.mark.parametrize("planted", ["a folder for everybody", "a link"])
+def test_without_a_folder_of_its_own_a_keeper_runs_nothing_that_others_can_have_put_there(
+        tmp_path, monkeypatch, capfd, planted):
+    """Everybody can make folders in the temporary folder."""
+    above = tmp_path / f"nniweb-{os.getuid()}"
+    there = above if planted == "a folder for everybody" else tmp_path / "elsewhere"
+    (there / "job1").mkdir(parents=True)
+    (there / "job1" / contract.JOB_FILE).write_text(json.dumps(
+        {"job_name": "job1", "command": f"touch {tmp_path}/ran"}))
+    if there == above:
+        there.chmod(0o777)
+    else:
+        above.symlink_to(there)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run({contract.ENV_JOB: "job1"}) == 2
+    assert "is not this user's alone" in capfd.readouterr().err
+    assert not (tmp_path / "ran").exists()

@@ -20,11 +20,14 @@ from trainingservice.rest.rest_client import TIMEOUT
 from trainingservice.rest.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.pod import MARK
+from trialkeeper.whole_number import whole_number
 
 logger = logging.getLogger(__name__)
 
 #: Where a job's output is; the second is what older runs have.
 LOG_FILES = ("user_logs/std_log.txt", "azureml-logs/70_driver_log.txt")
+#: How much of an answer is read at one time, unpacked: a trial can print without end.
+MOST_BYTES = 16 * 1024 * 1024
 
 
 class RunHistory:
@@ -47,11 +50,16 @@ class RunHistory:
         return next((str(files[name]) for name in LOG_FILES if name in files), "") if isinstance(files, dict) else ""
 
     def read(self, address: str, offset: int) -> bytes:
-        """What a log has from a byte on. Raises TemporaryError."""
-        answer = self._get(address, headers={"Range": f"bytes={offset}-"} if offset else {}, accepted=(200, 206, 416))
-        if answer.status_code == 416:
-            return b""
-        return answer.content if answer.status_code == 206 or not offset else answer.content[offset:]
+        """What a log has from a byte on, at most MOST_BYTES. Raises TemporaryError."""
+        answer = self._get(address, offset, headers={"Range": f"bytes={offset}-"} if offset else {},
+                           accepted=(200, 206, 416))
+        return b"" if answer.status_code == 416 else answer.content
+
+    def read_end(self, address: str) -> bytes:
+        """The last that a log has, at most MOST_BYTES. Raises TemporaryError."""
+        answer = self._get(address)
+        size = whole_number(answer.headers.get("Content-Length", "")) or 0
+        return answer.content if size <= MOST_BYTES else self.read(address, size - MOST_BYTES)
 
     def _history(self) -> str:
         if not self._address:
@@ -61,16 +69,30 @@ class RunHistory:
             self._address = found.rstrip("/")
         return self._address
 
-    def _get(self, url: str, *, accepted: tuple[int, ...] = (200,), **more: Any) -> requests.Response:
+    def _get(self, url: str, offset: int = 0, *, accepted: tuple[int, ...] = (200,), **more: Any) -> requests.Response:
+        """An answer whose content is what was read of it. ``offset``: where that begins in the whole."""
         host = urlsplit(url).netloc
         try:
-            answer = requests.get(url, timeout=TIMEOUT, **more)
+            with requests.get(url, timeout=TIMEOUT, stream=True, **more) as answer:
+                if answer.status_code in accepted:
+                    answer._content = _first_of(answer, 0 if answer.status_code == 206 else offset)
         except requests.RequestException as error:  # its text holds the signed address
             raise TemporaryError(f"The run history of Azure ML at {host} cannot be reached "
                                  f"({type(error).__name__}).") from None
         if answer.status_code not in accepted:
             raise TemporaryError(f"The run history of Azure ML at {host} answers with HTTP {answer.status_code}.")
         return answer
+
+
+def _first_of(answer: requests.Response, skipped: int) -> bytes:
+    """The first MOST_BYTES behind the bytes that are skipped."""
+    content = bytearray()
+    for piece in answer.iter_content(64 * 1024):
+        content += piece[skipped:]
+        skipped = max(0, skipped - len(piece))
+        if len(content) >= MOST_BYTES:
+            break
+    return bytes(content[:MOST_BYTES])
 
 
 class LogJournal:
@@ -93,7 +115,8 @@ class LogJournal:
         except TemporaryError:
             self._address = ""  # signed for a while only: ask for a new one
             raise
-        whole = data[:data.rfind(b"\n") + 1]
+        # of a line that is longer than that, which is none of the keeper's, nothing is waited for
+        whole = data if len(data) >= MOST_BYTES and b"\n" not in data else data[:data.rfind(b"\n") + 1]
         self._offset += len(whole)
         for line in whole.decode(errors="replace").splitlines():
             document = _marked(line, MARK)

@@ -234,7 +234,7 @@ class AzureMlTrainingService(PollingTrainingService):
         try:
             details = self._history.details(found.name)
             address = self._history.log_address(details)
-            end = told_end(self._history.read(address, 0).decode(errors="replace")) if address else None
+            end = told_end(self._history.read_end(address).decode(errors="replace")) if address else None
         except TemporaryError:  # the end itself is certain
             return seen
         if end is not None and not end.get("claimed"):

@@ -139,7 +139,7 @@ class DltsTrainingService(SharedFolderTrainingService):
         if row is not None:
             return str(row["jobId"])
         left = float(begun or 0) + self.search_time - self.context.clock()
-        if left > 0:
+        if 0 < left <= self.search_time:  # else the clock was set back meanwhile
             raise TemporaryError("The answer to the job's submission was lost; the server looks for the job on the "
                                  "cluster before it submits it again.", retry_after=min(left, 1.0))
         return None

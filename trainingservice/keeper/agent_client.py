@@ -31,13 +31,15 @@ logger = logging.getLogger(__name__)
 
 #: Version of the talk this client speaks.
 AGENT_VERSION = 1
+#: Bytes of the longest line that is read: the states of some ten thousand trials. What is longer is no agent's.
+MOST_OF_LINE = 64 * 1024 * 1024
 
 
 class ByteReader(Protocol):
     """What the client reads from."""
 
-    def readline(self) -> bytes:
-        """A line with its end, b"" at the end of the stream. Blocks."""
+    def readline(self, most: int, /) -> bytes:
+        """A line with its end, or so many bytes of a longer one; b"" at the end of the stream. Blocks."""
 
 
 class ByteWriter(Protocol):
@@ -251,7 +253,9 @@ class AgentClient:
     def _read(self) -> None:
         reason = "it closed the connection"
         try:
-            while line := self._reader.readline():
+            while line := self._reader.readline(MOST_OF_LINE):
+                if len(line) >= MOST_OF_LINE:
+                    raise ValueError(f"it sent a line of more than {MOST_OF_LINE // 1024 ** 2} MB")
                 self._handle(line)
         except (OSError, ValueError) as error:
             reason = str(error)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from trainingservice.errors import TemporaryError
 from trainingservice.keeper.agent_client import AgentClient, AgentError, FolderState
-from trainingservice.keeper.keeper_exit import observed_exit
+from trainingservice.keeper.keeper_exit import observed_exit, read_text
 from trainingservice.polling.job_record import Observation
 from trainingservice.reasons import Reason
 from trainingservice.trial_job import TrialJobDetail
@@ -25,7 +25,7 @@ def observed_state(job: TrialJobDetail, state: FolderState, machine: str) -> Obs
     seen: Observation | None
     if kind == "absent":
         return None
-    if kind == "ended" and exit_document is not None:
+    if kind == "ended" and isinstance(exit_document, dict):
         seen = observed_exit(exit_document)
     elif kind == "canceled":
         seen = Observation(TrialJobStatus.SYS_CANCELED, message=Reason("canceled_before_start"))
@@ -35,7 +35,7 @@ def observed_state(job: TrialJobDetail, state: FolderState, machine: str) -> Obs
         waits_for = str(state.get("waits_for") or "")
         seen = Observation(TrialJobStatus.WAITING, message=(
             Reason("machine_short", machine=machine, said=waits_for) if waits_for else None))
-    return replace(seen, working_directory=state.get("working_directory") or "", machine=machine)
+    return replace(seen, working_directory=read_text(state.get("working_directory")), machine=machine)
 
 
 def remove_folders(client: AgentClient, folders: Iterable[str], *,

@@ -33,6 +33,8 @@ SIGN_OF_LIFE_EVERY = 10.0
 #: Seconds after a job's end for which its journal is still looked for: logs and files of a platform come late. The
 #: pauses between two looks are this part of the time since the end.
 LATE_FOR, LATE_PAUSE = 900.0, 0.2
+#: Characters of entries of one journal that wait for a server which does not take them; no more is read meanwhile.
+MOST_WAITING = 16 * 1024 * 1024
 
 
 class JournalSource(Protocol):
@@ -62,6 +64,8 @@ class _Collected:
     report_interval: float
     source: JournalSource
     waiting: list[contract.Entry] = field(default_factory=list)
+    #: Characters of what was read since none waited.
+    size: int = 0
     journal_id: str = ""
     #: What is known of its keeper.
     keeper: dict[str, Any] = field(default_factory=dict)
@@ -246,7 +250,10 @@ class CollectedJournals:
                 logger.exception("the journal of %s cannot be collected", job.job_name)
 
     def _collect_locked(self, job: _Collected) -> None:
-        journal_id, keeper, entries = job.source.read()
+        if not job.waiting:
+            job.size = 0
+        is_full = job.size >= MOST_WAITING
+        journal_id, keeper, entries = (job.journal_id, job.keeper, []) if is_full else job.source.read()
         if not journal_id:
             return
         if job.journal_id not in ("", journal_id):
@@ -256,6 +263,7 @@ class CollectedJournals:
             job.was_stopped = False
         job.journal_id = journal_id
         job.waiting += entries
+        job.size += sum(len(json.dumps(entry)) for entry in entries)
         if entries and entries[-1]["type"] != contract.ENDED:
             job.was_stopped = False  # the next run goes on with the same journal
         if job.was_stopped and not job.waiting:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import requests
 
+from trainingservice.keeper.keeper_exit import read_text
 from trainingservice.keeper.report_proxy import ask_server
 from trainingservice.keeper.signs_of_life import QuietReport, SeveralReports
 from trainingservice.rest.told_json import read_json
@@ -18,6 +19,9 @@ from trialkeeper import contract
 from trialkeeper.journal import without_position
 
 logger = logging.getLogger(__name__)
+
+#: Characters of the name of a keeper's machine that are told.
+MOST_OF_HOST = 255
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,11 @@ class Reply:
 
 
 def keeper_document(journal_id: str, keeper: Mapping[str, Any]) -> contract.KeeperDocument:
-    """Who reports. ``keeper``: what is known of it (KEEPER_FILE), {} where nothing is."""
-    return {"version": contract.PROTOCOL_VERSION, "host": str(keeper.get("host") or ""),
-            "pid": int(keeper.get("pid") or 0), "journal_id": journal_id, "replica": 0, "parameter_index": -1}
+    """Who reports. ``keeper``: what is known of it (KEEPER_FILE, which a trial may have written), {} for nothing."""
+    pid = keeper.get("pid")
+    return {"version": contract.PROTOCOL_VERSION, "host": read_text(keeper.get("host"))[:MOST_OF_HOST],
+            "pid": int(pid) if isinstance(pid, int) and 0 <= pid < 2**31 else 0,
+            "journal_id": journal_id, "replica": 0, "parameter_index": -1}
 
 
 def deliver(urls: tuple[str, ...], job_name: str, token: str, keeper: contract.KeeperDocument,

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
+from trainingservice.keeper.agent_client import ExitDocument
 from trainingservice.keeper.out_of_memory import read_out_of_memory, reason_for
+from trainingservice.limited_json import storable
 from trainingservice.polling.job_record import Observation
 from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
+
+#: Characters of a text that are kept, and seconds since 1970 after which nothing has ended.
+MOST_CHARACTERS, LATEST = 10_000, 1e11
+
+
+def read_exit(told: Any) -> ExitDocument:
+    """How a trial ended, as EXIT_FILE or a termination message tells it: the trial may be able to write those.
+
+    What is of another kind than it should be counts as not told.
+    """
+    raw = told if isinstance(told, dict) else {}
+    return {"reason": read_text(raw.get("reason")), "message": read_text(raw.get("message")),
+            "last_lines": read_text(raw.get("last_lines")), "exit_code": _number(raw.get("exit_code")),
+            "signal": _number(raw.get("signal")), "at": _seconds(raw.get("at")),
+            "duration": _seconds(raw.get("duration"))}
+
+
+def read_text(told: Any) -> str:
+    """A text that somebody else tells, as it can be stored; "" for what is none."""
+    return storable(told[:MOST_CHARACTERS]) if isinstance(told, str) else ""
+
+
+def _number(told: Any) -> int | None:
+    is_one = isinstance(told, int) and not isinstance(told, bool) and abs(told) < 2**31
+    return told if is_one else None
+
+
+def _seconds(told: Any) -> float:
+    is_one = isinstance(told, int | float) and 0 <= told <= LATEST and math.isfinite(told)
+    return float(told) if is_one else 0.0
 
 
 def classify_exit(reason: str | None, exit_code: int | None, signal: int | None, said: str = "",
@@ -34,20 +66,19 @@ def classify_exit(reason: str | None, exit_code: int | None, signal: int | None,
     return TrialJobStatus.FAILED, Reason("keeper_lost", said=said, last_words=last_words)
 
 
-def observed_exit(exit_document: Mapping[str, Any]) -> Observation:
+def observed_exit(exit_document: Any) -> Observation:
     """The end that EXIT_FILE (or an ``ended`` entry) tells of.
 
     A trial that ended by itself keeps its own status even when a cancel was under way; one that its
     keeper stopped is canceled, whatever exit code it made of the signal.
     """
-    reason, code = exit_document.get("reason"), exit_document.get("exit_code")
-    status, message = classify_exit(reason, code, exit_document.get("signal"), str(exit_document.get("message") or ""),
+    end = read_exit(exit_document)
+    status, message = classify_exit(end["reason"], end["exit_code"], end["signal"], end["message"],
                                     out_of_memory=exit_document.get("out_of_memory"))
-    end_time = exit_document.get("at")
-    duration = exit_document.get("duration")
-    started = end_time - duration if end_time and duration else None
-    return Observation(status, message=message, exit_code=code, start_time=started, end_time=end_time,
-                       ended_by_itself=reason in (contract.EXITED, contract.NOT_STARTED, contract.TIME_LIMIT))
+    started = max(0.0, end["at"] - end["duration"]) if end["at"] and end["duration"] else None
+    return Observation(status, message=message, exit_code=end["exit_code"], start_time=started or None,
+                       end_time=end["at"] or None,
+                       ended_by_itself=end["reason"] in (contract.EXITED, contract.NOT_STARTED, contract.TIME_LIMIT))
 
 
 def _why_it_failed(exit_code: int | None, signal: int | None, last_words: str) -> Reason:

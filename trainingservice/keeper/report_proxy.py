@@ -36,6 +36,9 @@ TIMEOUT = (5.0, 45.0)
 IN_MEMORY = 1024 * 1024
 #: The largest body that is passed on: what servers take of a kept file is less.
 MOST_BODY = 256 * 1024 * 1024
+#: Bytes of the requests of one machine that are held at the same time, and how many they are: whoever runs there as the
+#: trials' user can begin requests. What is more has to come again.
+MOST_HELD, MOST_REQUESTS = 512 * 1024 * 1024, 10_000
 
 #: Reports without entries are passed on together; for so many seconds they wait for each other, and one of them has at
 #: most so many bytes.
@@ -59,6 +62,8 @@ class _Request:
         self.method, self.path = str(event["method"]), str(event["path"])
         self.headers = {name: str(value) for name, value in event["headers"].items() if name in _REQUEST_HEADERS}
         self.left = int(event["length"])
+        #: Bytes that are held of it.
+        self.held = 0
         self.body: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  # closed by the desk
 
     @property
@@ -96,6 +101,9 @@ class ReportProxy:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="relay")
         self._session = ServerSession()
         self._open: dict[int, _Request] = {}
+        #: All that are open or wait to be passed on, and their bytes.
+        self._requests: set[_Request] = set()
+        self._held = 0
         self._several = SeveralReports(monotonic)
         self._guard = threading.Lock()
         #: Reports without entries that wait for others: number of the request, the request, what it says.
@@ -116,7 +124,7 @@ class ReportProxy:
         if event.get("gone"):
             request = self._open.pop(number, None)
             if request is not None:
-                request.body.close()
+                self._let_go(request)
             return
         if "method" in event:
             request = _Request(event)
@@ -124,15 +132,23 @@ class ReportProxy:
                 logger.warning("a machine asked for %s %.200r, which is not passed on", request.method, request.path)
                 self._reply(number, 403, {}, b"")
                 return
+            if (before := self._open.pop(number, None)) is not None:
+                self._let_go(before)
             self._open[number] = request
+            more, data = len(request.path) + sum(map(len, request.headers.values())), b""
         else:
             found = self._open.get(number)
             if found is None:
                 return
             request = found
             data = base64.b64decode(event["data"])
-            request.body.write(data)
-            request.left -= len(data)
+            more = len(data)
+        if not self._may_hold(request, more):
+            self._open.pop(number, None)
+            self._come_again(number, request)
+            return
+        request.body.write(data)
+        request.left -= len(data)
         if request.left <= 0:
             self._open.pop(number, None)
             quiet = request.as_quiet_report()
@@ -154,8 +170,23 @@ class ReportProxy:
             return False
         return True
 
-    def _come_again(self, number: int, request: _Request) -> None:
+    def _may_hold(self, request: _Request, more: int) -> bool:
+        """Whether there is room for so many bytes more of a request, which ``_let_go`` gives back."""
+        with self._guard:
+            self._requests.add(request)
+            request.held += more
+            self._held += more
+            return len(self._requests) <= MOST_REQUESTS and self._held <= MOST_HELD
+
+    def _let_go(self, request: _Request) -> None:
+        with self._guard:
+            if request in self._requests:
+                self._requests.remove(request)
+                self._held -= request.held
         request.body.close()
+
+    def _come_again(self, number: int, request: _Request) -> None:
+        self._let_go(request)
         self._reply(number, 503, {"Retry-After": "5"}, b"")
 
     def _pass_on_soon(self, number: int, request: _Request) -> None:
@@ -180,7 +211,7 @@ class ReportProxy:
                 if answer is None:
                     self._pass_on_soon(number, request)
                     continue
-                request.body.close()
+                self._let_go(request)
                 retry_after = answer.pop("retry_after", None)
                 headers = {"Content-Type": "application/json"}
                 self._reply(number, answer.pop("status"), headers if retry_after is None else
@@ -206,7 +237,7 @@ class ReportProxy:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._session.close()
         for request in list(self._open.values()):
-            request.body.close()
+            self._let_go(request)
         self._open.clear()
 
     def _pass_on(self, number: int, request: _Request) -> None:
@@ -216,7 +247,7 @@ class ReportProxy:
             logger.exception("a relayed request failed")
             status, headers, body = 503, {}, b""
         finally:
-            request.body.close()
+            self._let_go(request)
         self._reply(number, status, headers, body)
 
     def _ask(self, request: _Request) -> tuple[int, dict[str, str], bytes]:

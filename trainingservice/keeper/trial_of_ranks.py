@@ -13,7 +13,7 @@ from typing import Any
 
 from trainingservice.keeper.agent_client import FolderState
 from trainingservice.keeper.attempt_states import observed_state
-from trainingservice.keeper.keeper_exit import classify_exit
+from trainingservice.keeper.keeper_exit import observed_exit, read_exit, read_text
 from trainingservice.polling.job_record import Observation
 from trainingservice.reasons import Reason, because_of
 from trainingservice.trial_job import TrialJobDetail
@@ -65,13 +65,12 @@ class TrialOfRanks:
 def rank_state(rank: int, job: TrialJobDetail, machine: str, state: FolderState,
                gpu_indices: tuple[int, ...] | None = None) -> RankState:
     """By what the agent of its machine tells."""
-    end = state.get("exit") or {}
+    end = read_exit(state.get("exit"))
     has_ended = state["state"] == "ended"
     as_of_one = replace(job, status=TrialJobStatus.WAITING) if rank else job
     return RankState(rank, machine, gpu_indices, observed_state(as_of_one, state, machine),
-                     end_reason=str(end.get("reason") or "") if has_ended else "",
-                     last_lines=str(end.get("last_lines") or "") if has_ended else "",
-                     ended_at=float(end.get("at") or 0.0) if has_ended else 0.0)
+                     end_reason=end["reason"] if has_ended else "", last_lines=end["last_lines"] if has_ended else "",
+                     ended_at=end["at"] if has_ended else 0.0)
 
 
 def trial_of_ranks(ranks: Sequence[RankState], *, is_canceled: bool, failed: int | None = None,
@@ -109,14 +108,13 @@ def failed_rank(state: RankState, why: str) -> RankState:
 
 def rank_by_file(told: Mapping[str, Any]) -> RankState:
     """A rank as ``trialkeeper.rank_launcher`` writes it down: rank, machine, exit (its EXIT_FILE) and is_running."""
-    rank, machine, end = int(told.get("rank") or 0), str(told.get("machine") or ""), told.get("exit")
-    if not end:
+    rank, machine, told_end = told.get("rank"), read_text(told.get("machine")), told.get("exit")
+    rank = rank if isinstance(rank, int) and 0 <= rank < 2**31 else 0
+    if not isinstance(told_end, dict) or not told_end:
         return RankState(rank, machine, None, Observation(TrialJobStatus.RUNNING) if told.get("is_running") else None)
-    status, message = classify_exit(end.get("reason"), end.get("exit_code"), end.get("signal"),
-                                    str(end.get("message") or ""), out_of_memory=end.get("out_of_memory"))
-    return RankState(rank, machine, None, Observation(status, message=message, exit_code=end.get("exit_code")),
-                     end_reason=str(end.get("reason") or ""), last_lines=str(end.get("last_lines") or ""),
-                     ended_at=float(end.get("at") or 0.0))
+    end, seen = read_exit(told_end), observed_exit(told_end)
+    return RankState(rank, machine, None, Observation(seen.status, message=seen.message, exit_code=seen.exit_code),
+                     end_reason=end["reason"], last_lines=end["last_lines"], ended_at=end["at"])
 
 
 def with_failed_rank(seen: Observation, told: Mapping[str, Any] | None) -> Observation:

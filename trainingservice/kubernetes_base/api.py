@@ -279,6 +279,8 @@ class Watch:
         try:
             for piece in self._response.stream(None, decode_content=True):
                 *lines, rest = (rest + piece).split(b"\n")
+                if len(rest) > MOST_BYTES:
+                    raise OSError(f"an event of a watch has more than {MOST_BYTES // 1024 ** 2} MB")
                 for line in lines:
                     event = _json(line) if line.strip() else None
                     if event is not None:

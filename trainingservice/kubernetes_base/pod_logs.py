@@ -27,6 +27,8 @@ LINGER_STOPPED = 8
 OVERLAP = 15
 #: How much of a log is told of a pod that ended without a word.
 LAST_LINES, LAST_CHARACTERS = 20, 500
+#: Entries that are put in the place of lost ones at one look: a trial can print a line that names any number.
+MOST_LOST = 10_000
 #: What a trial's page shows where lines were lost.
 LOST = ("\n[Lines of this trial's output and reports are missing here: the node rotated the pod's log before the "
         "server read them. Report less often, or raise containerLogMaxSize of the nodes.]\n")
@@ -60,6 +62,8 @@ class PodLogSource:
         self._is_done = False
         #: Where the trial's stderr ends, and how many bytes were put into it here.
         self._end_of_stderr = self._inserted = 0
+        #: The last entry that stands in the place of a lost one.
+        self._lost_to = -1
 
     def read(self) -> tuple[str, dict[str, Any], list[contract.Entry]]:
         pod = self._reporting()
@@ -79,8 +83,6 @@ class PodLogSource:
             if refusal.code in (400, 404):  # it has not begun, or is gone
                 return self._journal_id, {}, []
             raise error_of(refusal, "read a pod's log") from refusal
-        self._is_done = pods.is_over(pod)
-        self._read_at = now
         entries: list[contract.Entry] = []
         for document in documents:
             if "journal_id" in document:
@@ -88,8 +90,13 @@ class PodLogSource:
             elif document["n"] > self._last:
                 if document["n"] > self._last + 1:
                     entries += self._in_place_of(self._last + 1, document)
+                    if self._lost_to < document["n"] - 1:
+                        break  # the next look reads all this again, and goes on
                 self._last = document["n"]
                 entries.append(self._shifted(document))
+        else:
+            self._is_done = pods.is_over(pod)
+            self._read_at = now
         return self._journal_id, {"host": pods.node_of(pod)}, entries
 
     def _marked_lines(self, pod: Object, since: float | None, now: float) -> list[contract.Entry]:
@@ -109,14 +116,17 @@ class PodLogSource:
 
         The others are of a type that servers acknowledge and throw away.
         """
-        logger.warning("entries %d to %d of a trial were lost: the log of its pod was rotated", first,
-                       following["n"] - 1)
-        at = following.get("at")
-        yield {"n": first, "at": at, "type": contract.OUTPUT, "stream": "stderr", "data": LOST,
-               "offset": self._end_of_stderr + self._inserted}
-        self._inserted += len(LOST)
-        for number in range(first + 1, following["n"]):
+        last, at = min(following["n"] - 1, first + MOST_LOST - 1), following.get("at")
+        if first != self._lost_to + 1:
+            logger.warning("entries %d to %d of a trial were lost: the log of its pod was rotated", first,
+                           following["n"] - 1)
+            yield {"n": first, "at": at, "type": contract.OUTPUT, "stream": "stderr", "data": LOST,
+                   "offset": self._end_of_stderr + self._inserted}
+            self._inserted += len(LOST)
+            first += 1
+        for number in range(first, last + 1):
             yield {"n": number, "at": at, "type": "lost"}
+        self._last = self._lost_to = last
 
     def _shifted(self, entry: contract.Entry) -> contract.Entry:
         """The entry; a piece of stderr behind what was inserted there."""
@@ -127,6 +137,7 @@ class PodLogSource:
 
     def rewind(self) -> None:
         self._last, self._read_at, self._is_done = 0, None, False
+        self._lost_to = -1
         self._end_of_stderr = self._inserted = 0
 
     def acknowledge(self, number: int) -> None:

@@ -21,7 +21,7 @@ import paramiko
 from trainingservice.keeper.agent_client import AgentClient, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.remote.config import RemoteMachineSettings
-from trainingservice.ssh.connection import Connection, is_broken
+from trainingservice.ssh.connection import Connection, ended_after, is_broken
 from trainingservice.ssh.problems import MachineProblem
 
 #: Where everything of ours lies on a machine, unless the settings say otherwise.
@@ -220,8 +220,8 @@ class _ChannelReader:
     def __init__(self, channel: paramiko.Channel) -> None:
         self._stream = channel.makefile("rb", 256 * 1024)
 
-    def readline(self) -> bytes:
-        line = self._stream.readline()
+    def readline(self, most: int, /) -> bytes:
+        line = self._stream.readline(most)
         return line if isinstance(line, bytes) else line.encode()
 
 
@@ -256,7 +256,8 @@ def start_agent(connection: Connection, facts: MachineFacts, keeper_path: str, *
                f"else exec /bin/sh -lc {shlex.quote(become_agent)}; fi")
     channel = connection.channel(HELLO_TIMEOUT)
     try:
-        channel.exec_command(f"exec /bin/sh -c {shlex.quote(command)}")
+        with ended_after(channel, HELLO_TIMEOUT):
+            channel.exec_command(f"exec /bin/sh -c {shlex.quote(command)}")
     except (paramiko.SSHException, OSError, EOFError) as error:
         channel.close()
         raise MachineProblem(f"The agent on {connection.name} could not be started: {error}.") from error

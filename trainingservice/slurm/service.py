@@ -14,7 +14,7 @@ from trainingservice.errors import TemporaryError
 from trainingservice.files.output_folder import OutputFolder
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.keeper.keeper_variables import place_variables
-from trainingservice.keeper.trial_of_ranks import rank_by_file, rows_of, with_failed_rank
+from trainingservice.keeper.trial_of_ranks import RankState, rank_by_file, rows_of, with_failed_rank
 from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.accepted_at import accepted_at, is_new
 from trainingservice.polling.service import MustWait, Observation
@@ -224,21 +224,22 @@ class SlurmTrainingService(SharedFolderTrainingService):
             seen = with_last_word(seen, told)
             if nodes_of(job.form.options) > 1:
                 seen = self._with_failed_node(job, seen)
-                seen = with_failed_rank(seen, self._told_of_ranks(job, FAILED_RANK_FILE))
+                failed = self._told_of_ranks(job, FAILED_RANK_FILE)
+                seen = with_failed_rank(seen, failed if isinstance(failed, dict) else None)
             if told is None and seen.status is TrialJobStatus.FAILED:
                 seen = replace(seen, message=self._with_output(job, seen.message or ""))
             if job.is_early_stopped is not None and seen.status is TrialJobStatus.SYS_CANCELED:
                 seen = replace(seen, message="")
         else:
             seen, state = self._of_this_run(job, row, seen, state)
-        if nodes_of(job.form.options) > 1 and (rows := self._told_of_ranks(job, RANKS_FILE)):
-            state["ranks"] = rows_of([rank_by_file(row) for row in rows])
+        if nodes_of(job.form.options) > 1 and (ranks := self._ranks(job)):
+            state["ranks"] = rows_of(ranks)
         return replace(seen, platform_state=state,
                        working_directory=self.working_directory_of(job))
 
     def _with_failed_node(self, job: TrialJobDetail, seen: Observation) -> Observation:
         """Of a job that ended because a node failed: which rank was on it, where Slurm can still say it."""
-        rows = {row["machine"]: row["rank"] for row in self._told_of_ranks(job, RANKS_FILE) or () if row["machine"]}
+        rows = {state.machine: state.rank for state in self._ranks(job) if state.machine}
         if code_of(seen.cause) != "node_failed" or not rows:
             return seen
         try:
@@ -249,6 +250,11 @@ class SlurmTrainingService(SharedFolderTrainingService):
             return seen
         why = Reason("rank_failed", rank=rows[down[0]], machine=down[0], said=str(seen.cause), **because_of(seen.cause))
         return replace(seen, message=why, cause=why)
+
+    def _ranks(self, job: TrialJobDetail) -> list[RankState]:
+        told = self._told_of_ranks(job, RANKS_FILE)
+        rows = told[:nodes_of(job.form.options)] if isinstance(told, list) else []
+        return [rank_by_file(row) for row in rows if isinstance(row, dict)]
 
     def _told_of_ranks(self, job: TrialJobDetail, file: str) -> Any:
         """What the batch process has written of a trial's ranks; None for nothing."""

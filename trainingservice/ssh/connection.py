@@ -7,12 +7,13 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import paramiko
 
+from trainingservice.lasting_thread import in_short
 from trainingservice.reasons import Reason
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
@@ -72,13 +73,14 @@ class Connection:
         """As ``run``, with an input and an output that need not be text."""
         channel = self.channel(timeout)
         try:
-            channel.settimeout(timeout)
-            channel.exec_command(command)
-            channel.sendall(content)
-            channel.shutdown_write()
-            output = self._read(channel.makefile("rb"))
-            errors = self._read(channel.makefile_stderr("rb"))
-            return channel.recv_exit_status(), output, errors.decode(errors="replace")
+            with ended_after(channel, timeout):
+                channel.exec_command(command)
+                channel.sendall(content)
+                channel.shutdown_write()
+                output = self._read(channel.makefile("rb"))
+                errors = self._read(channel.makefile_stderr("rb"))
+                status = channel.recv_exit_status()
+            return status, output, errors.decode(errors="replace")
         except (paramiko.SSHException, OSError, EOFError) as error:
             what = "did not answer in time" if isinstance(error, TimeoutError) else f"broke the session ({error})"
             raise SessionBroke(f"{self.name} {what} while a command ran there.") from error
@@ -101,8 +103,9 @@ class Connection:
                 if self._sftp is None:
                     channel = self.channel(SFTP_TIMEOUT)
                     channel.settimeout(SFTP_TIMEOUT)
-                    channel.invoke_subsystem("sftp")
-                    self._sftp = paramiko.SFTPClient(channel)
+                    with ended_after(channel, SFTP_TIMEOUT):
+                        channel.invoke_subsystem("sftp")
+                        self._sftp = paramiko.SFTPClient(channel)
                 yield self._sftp
             except (paramiko.SSHException, EOFError, OSError) as error:
                 if not is_broken(error):
@@ -118,6 +121,37 @@ class Connection:
         for client in (self._client, *reversed(self._jumps)):
             with contextlib.suppress(Exception):
                 client.close()
+
+
+@contextlib.contextmanager
+def ended_after(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
+    """What is done with the channel may take so long; then it is closed. Raises TimeoutError, MachineProblem.
+
+    Paramiko waits without an end for the answer to a request and for an exit status, and with a new patience for each
+    byte.
+    """
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        channel.close()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    try:
+        timer.start()
+    except (RuntimeError, MemoryError) as error:
+        raise MachineProblem(f"The server has no thread to spare for a session ({in_short(error)}).") from error
+    try:
+        yield
+    except Exception as error:
+        if is_late.is_set():
+            raise TimeoutError(f"it took more than {seconds:g} s") from error
+        raise
+    finally:
+        timer.cancel()
+    if is_late.is_set():
+        raise TimeoutError(f"it took more than {seconds:g} s")
 
 
 def is_broken(error: BaseException) -> bool:

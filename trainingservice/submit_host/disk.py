@@ -11,11 +11,13 @@ import os
 import shutil
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from trainingservice.files.output_folder import FolderHere, OutputFolder
 from trialkeeper.durable_files import put_in_place
+from trialkeeper.folder_reader import open_plain_file
 from trialkeeper.folder_removal import open_folders
 
 #: Bytes that are read in one go.
@@ -47,7 +49,10 @@ class Disk(Protocol):
         """Have a file there, an empty one where there is none."""
 
     def read(self, path: Path, offset: int = 0, most: int = MOST_AT_ONCE) -> bytes | None:
-        """At most so many bytes from ``offset`` on; None where there is no such file."""
+        """At most so many bytes from ``offset`` on; None where there is no such file.
+
+        On this machine's disks nothing but plain files is read, and no link is followed: a trial can put one there.
+        """
 
     def remove_file(self, path: Path) -> None:
         """Harmless where there is none."""
@@ -103,11 +108,14 @@ class LocalDisk:
         put_in_place(str(partial), str(target))
 
     def touch(self, path: Path) -> None:
-        path.touch()
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
 
     def read(self, path: Path, offset: int = 0, most: int = MOST_AT_ONCE) -> bytes | None:
         try:
-            with path.open("rb") as stream:
+            with open(open_plain_file(str(path.parent), path.name), "rb") as stream:
                 stream.seek(offset)
                 return stream.read(most)
         except FileNotFoundError:

@@ -1,6 +1,7 @@
 """What is special about DLTS: refusals that answer 200, names that are not unique, and other traps."""
 
 import logging
+import time
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from trainingservice.dlts import api
 from trainingservice.dlts.api import DltsApi
 from trainingservice.dlts.config import DltsTrialOptions
 from trainingservice.dlts.job_body import job_body
+from trainingservice.dlts.service import SUBMISSION_FILE
 from trainingservice.dlts.states import observed_record
 from trainingservice.errors import TemporaryError
 from trainingservice.keeper.keeper_variables import keeper_variables
@@ -230,6 +232,16 @@ def test_a_job_that_did_not_arrive_is_submitted_again(bench, dashboard):
     service.submit_trial_job(form)
     bench.wait_for_end(service, form)
     assert (len(dashboard.jobs), bench.output(form)) == (1, "once\n")
+
+
+def test_a_clock_that_was_set_back_meanwhile_does_not_hold_the_next_submission_up(bench, dashboard):
+    service = bench.open_service()
+    form = bench.form("echo once")
+    folder = service.storage.attempt(form.experiment_id, form.job_name)
+    service.storage.write(folder / SUBMISSION_FILE, str(time.time() + 3600))
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert len(dashboard.jobs) == 1
 
 
 def test_of_two_jobs_with_one_name_the_trial_runs_in_one(bench, dashboard, lasting):

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from trainingservice.keeper import agent_client
 from trainingservice.keeper.agent_client import AgentClient, AgentError, AgentGone, access_document
 from trainingservice.machine_load import MachineLoad
 from trainingservice.trial_job import KeeperAccess
@@ -162,6 +163,15 @@ def test_events_are_passed_on_and_what_is_no_json_is_skipped(agent):
     agent.answer(ok=True)
     agent.client.remove("/f")  # everything before its reply was read
     assert agent.events == [("/f", "running"), ("/f", "ended")]
+
+
+def test_an_agent_that_sends_a_line_without_an_end_is_given_up_and_does_not_fill_the_memory(agent, monkeypatch):
+    monkeypatch.setattr(agent_client, "MOST_OF_LINE", 100_000)
+    agent.send_raw(b"\n")  # the line that is being read has the other limit
+    threading.Thread(target=lambda: [agent.send_raw(b"x" * 50_000) for _ in range(3)], daemon=True).start()
+    with pytest.raises(AgentGone, match="it sent a line of more than"):
+        agent.client.hello()
+    assert agent.gone.wait(90)
 
 
 def test_the_end_of_the_agent_ends_requests_under_way_and_later_ones(agent):

@@ -158,3 +158,57 @@ def test_signs_of_life_are_given_through_a_real_server_and_their_orders_reach_th
             collected._look(job)
         collected._give_signs_of_life(jobs)
     assert obeyed == ["stop"]
+
+
+def test_a_keeper_file_that_a_trial_has_written_keeps_no_other_keeper_from_giving_signs_of_life(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(collected_journals, "deliver_quiet", lambda urls, reports, several: (
+        told.extend(report.document["keeper"] for report in reports) or [None] * len(reports)))
+    keepers = {"t1": {"pid": 7, "host": "node"}, "t2": {"pid": "seven", "host": "x" * 10**6}, "t3": {"pid": 10**30}}
+
+    class Quiet:
+        def __init__(self, keeper):
+            self.keeper = keeper
+
+        def read(self):
+            return "j", self.keeper, []
+
+    journals = CollectedJournals(tmp_path, lambda: (), lambda experiment, name: Quiet(keepers[name]))
+    for name in keepers:
+        journals._add(name, NOTE)
+    jobs = list(journals._jobs.values())
+    for job in jobs:
+        journals._collect(job)
+    journals._give_signs_of_life(jobs)
+    assert [(keeper["pid"], len(keeper["host"])) for keeper in told] == [(7, 4), (0, 255), (0, 0)]
+
+
+def test_no_more_is_read_than_the_memory_has_room_for_while_the_server_takes_nothing(tmp_path, monkeypatch):
+    answers = []
+    monkeypatch.setattr(collected_journals, "deliver", lambda urls, job_name, token, keeper, entries, at: iter(
+        [Reply(200, {"accepted": entries[-1]["n"]})] if answers else []))
+    monkeypatch.setattr(collected_journals, "MOST_WAITING", 1000)
+
+    class Endless:
+        n = 0
+
+        def read(self):
+            self.n += 1
+            return "j", {}, [{"n": self.n, "at": 0.0, "type": "output", "stream": "stdout", "offset": 0,
+                              "data": "x" * 300}]
+
+        def acknowledge(self, number):
+            """Nobody asks."""
+
+    endless = Endless()
+    journals = CollectedJournals(tmp_path, lambda: (), lambda experiment, name: endless)
+    journals._add("t1", NOTE)
+    job = journals._jobs["t1"]
+    for _ in range(50):
+        journals._collect(job)
+    assert endless.n == len(job.waiting) == 3
+    answers.append("the server is back")
+    journals._collect(job)
+    assert job.waiting == []
+    journals._collect(job)
+    assert endless.n == 4, "and it goes on where it stopped"

@@ -1,4 +1,4 @@
-"""A job's output tells how its trial ended."""
+"""A job's output tells how its trial ended, and what is read of that."""
 
 import signal
 import subprocess
@@ -6,6 +6,9 @@ import subprocess
 import pytest
 
 from trainingservice.keeper.end_in_output import keep_and_tell, told_end
+from trainingservice.keeper.keeper_exit import MOST_CHARACTERS, observed_exit
+from trainingservice.keeper.trial_of_ranks import rank_by_file
+from trainingservice.trial_job_status import TrialJobStatus
 
 
 def job(keeper, folder):
@@ -51,3 +54,33 @@ def test_a_job_that_is_told_to_end_before_its_keeper_is_started_starts_none(tmp_
 @pytest.mark.parametrize("output", ["", "no end\n", "@nniweb-end {cut o", "@nniweb-end 3\n"])
 def test_what_is_no_end_is_none(output):
     assert told_end(output) is None
+
+
+@pytest.mark.parametrize("told", [
+    {"exit_code": "1"}, {"exit_code": 10**30}, {"exit_code": [1]}, {"signal": {"number": 9}}, {"signal": "9"},
+    {"exit_code": 1, "at": "noon", "duration": "long"}, {"exit_code": 1, "at": 1e308, "duration": -1e308},
+    {"exit_code": 1, "at": float("nan"), "duration": 10**400}, {"exit_code": 1, "at": 5.0, "duration": 9.0},
+    {"exit_code": 1, "message": ["a"], "last_lines": {}}, {"exit_code": 1, "out_of_memory": "all"}], ids=str)
+def test_an_end_with_values_of_other_kinds_is_an_end_with_what_can_be_read_of_it(told) -> None:
+    """A trial can often write where its keeper leaves the end. One such file must not keep all others from being read.
+    """
+    end = {"reason": "exited", **told}
+    seen = observed_exit(end)
+    assert seen.status is TrialJobStatus.FAILED
+    assert seen.exit_code in (None, 1)
+    assert all(at is None or 0 < at < 1e11 for at in (seen.start_time, seen.end_time))
+    assert isinstance(seen.message, str)
+    by_file = rank_by_file({"rank": "x", "machine": 5, "exit": end})
+    assert (by_file.rank, by_file.machine, by_file.has_failed) == (0, "", True)
+    assert 0 <= by_file.ended_at < 1e11
+
+
+@pytest.mark.parametrize("told", [{"reason": ["exited"]}, {"reason": 5, "message": 5}, {}], ids=str)
+def test_an_end_without_a_reason_is_one_of_a_keeper_that_is_lost(told) -> None:
+    assert observed_exit(told).status is TrialJobStatus.FAILED
+
+
+def test_the_texts_of_an_end_are_cut_and_can_be_stored() -> None:
+    seen = observed_exit({"reason": "stopped", "message": "\0\ud800" + "x" * 10**6})
+    assert len(seen.message or "") == MOST_CHARACTERS
+    assert (seen.message or "").startswith("\ufffd\ufffdx")

@@ -163,6 +163,39 @@ def test_a_report_with_entries_waits_for_no_other(desk, answers, receiver, asked
     assert asked == ["reports"]
 
 
+def begin(desk, number, size):
+    """A request of which so many bytes have come, and one is missing."""
+    desk.hear({"event": "relay", "relay": number, "method": "PUT", "headers": {}, "length": size + 1,
+               "path": contract.URL_PREFIX + "trials/attempt/files/x"})
+    desk.hear({"event": "relay", "relay": number, "data": base64.b64encode(bytes(size)).decode()})
+
+
+def test_requests_that_are_begun_and_not_ended_take_a_bounded_room_and_more_have_to_come_again(
+        desk, answers, receiver, monkeypatch):
+    """Any process of the trials' user on a machine can begin them, without a token."""
+    monkeypatch.setattr(report_proxy, "MOST_HELD", 10_000)
+    for number in range(20):
+        begin(desk, number, 900)
+    come = [answers.come.get(timeout=90) for _ in range(10)]
+    assert {(status, headers["Retry-After"]) for _, status, headers, _ in come} == {(503, "5")}
+    assert desk._held <= 10_000
+    for number in range(20):
+        desk.hear({"event": "relay", "relay": number, "gone": True})
+    assert (desk._held, desk._requests) == (0, set())
+    token = receiver.access_for("attempt").token
+    for _ in range(3):
+        quiet_report(desk, 30, "attempt", token)
+        assert answers.come.get(timeout=90)[1] == 200
+    assert desk._held == 0
+
+
+def test_very_many_small_requests_have_a_bound_too(desk, answers, monkeypatch):
+    monkeypatch.setattr(report_proxy, "MOST_REQUESTS", 5)
+    for number in range(6):
+        begin(desk, number, 1)
+    assert answers.come.get(timeout=90)[:2] == (5, 503)
+
+
 class CountingServer(ThreadingHTTPServer):
     """Answers everything with 200. ``goes_after``: requests after which it ends a connection without saying so."""
 

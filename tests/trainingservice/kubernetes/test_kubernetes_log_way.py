@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import tracemalloc
 
 import pytest
 
@@ -162,6 +163,31 @@ def test_what_comes_after_a_rotated_log_gets_through_and_the_page_says_that_line
     log.tell(metric(34))
     deliver()
     assert accepted[-1]["n"] == 34
+
+
+def test_many_lost_lines_are_made_up_for_a_part_at_each_look(rotated, monkeypatch) -> None:
+    monkeypatch.setattr(pod_logs, "MOST_LOST", 10)
+    log, deliver, accepted = rotated
+    log.tell(HEADER, STARTED)
+    deliver()
+    log.tell(output(30, "after\n", 0), metric(31))
+    for last in (11, 21, 31):
+        deliver()
+        assert deliver.number == last
+    assert [entry["n"] for entry in accepted] == [1, 2, 30, 31]
+    assert [entry["data"] for entry in accepted if "data" in entry] == [pod_logs.LOST, "after\n"]
+
+
+def test_a_line_that_a_trial_has_made_up_with_a_very_large_number_costs_no_memory(rotated) -> None:
+    log, deliver, _ = rotated
+    log.tell(HEADER, STARTED, metric(10**15))
+    tracemalloc.start()
+    try:
+        deliver()
+        assert tracemalloc.get_traced_memory()[1] < 50 * 1024 ** 2
+    finally:
+        tracemalloc.stop()
+    assert deliver.number == 1 + pod_logs.MOST_LOST
 
 
 def test_lines_that_only_the_short_question_missed_are_not_given_up(rotated) -> None:

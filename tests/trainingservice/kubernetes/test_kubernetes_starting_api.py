@@ -80,3 +80,26 @@ def test_an_answer_that_is_too_large_is_not_read(cluster, monkeypatch) -> None:
     monkeypatch.setattr(api, "MOST_BYTES", 20)
     with pytest.raises(api.ApiAway, match="its answer has more than"):
         asked.call("GET", PODS.path("default"))
+
+
+def test_an_event_of_a_watch_that_has_no_end_is_not_held(monkeypatch) -> None:
+    monkeypatch.setattr(api, "MOST_BYTES", 1000)
+
+    class Endless:
+        read = 0
+
+        def stream(self, *_, **__):
+            yield b'{"type": "ADDED", "object": {}}\n'
+            while self.read < 10**6:
+                self.read += 300
+                yield b"x" * 300
+
+        def shutdown(self) -> None:
+            pass
+
+        close = shutdown
+
+    response, heard = Endless(), []
+    with pytest.raises(api.ApiAway, match="more than"):
+        heard.extend(api.Watch(response, lambda error: api.ApiAway(str(error))).events())
+    assert response.read <= 1500

@@ -54,3 +54,24 @@ def test_a_file_that_its_writer_renames_meanwhile_is_removed_by_its_new_name(
 
 def test_what_is_not_there_is_no_trouble(tmp_path: Path) -> None:
     assert LocalDisk().remove_folder(tmp_path / "nothing") == []
+
+
+def test_a_link_or_a_pipe_that_a_trial_has_put_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+    """It could lead to what is the server's alone; whoever opens a pipe waits for one who writes to it."""
+    secret = tmp_path / "secret"
+    secret.write_text("a key of the server")
+    attempt = tmp_path / "attempt"
+    attempt.mkdir()
+    (attempt / "job.out").symlink_to(secret)
+    os.mkfifo(attempt / "exit.json")
+    for name in ("job.out", "exit.json"):
+        with pytest.raises(OSError, match="it is no plain file"):
+            LocalDisk().read(attempt / name)
+
+
+def test_a_file_takes_the_place_of_a_link_that_a_trial_has_put_there(tmp_path: Path) -> None:
+    (tmp_path / "canceled").symlink_to(tmp_path / "elsewhere")
+    for _ in range(2):
+        LocalDisk().touch(tmp_path / "canceled")
+        assert (tmp_path / "canceled").is_file()
+    assert not (tmp_path / "elsewhere").exists()

@@ -63,6 +63,17 @@ def test_a_command_that_does_not_answer_may_have_been_obeyed(host, tmp_path):
     assert witness.exists()
 
 
+@pytest.mark.parametrize("command", ["exec >&- 2>&-; exec sleep 60", "while :; do echo a line; sleep 0.2; done"],
+                         ids=["closes its outputs", "a line now and then"])
+def test_a_command_has_one_time_for_all_that_it_does(host, command):
+    host.run("true")
+    began = time.monotonic()
+    with pytest.raises(Unanswered):
+        host.run(command, timeout=0.7)
+    assert time.monotonic() - began < 30
+    assert host.run("echo here").output == "here\n"
+
+
 def test_commands_on_this_machine_do_not_see_the_servers_secrets(monkeypatch):
     monkeypatch.setenv("NNIWEB_SECRET_KEY", "secret")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
