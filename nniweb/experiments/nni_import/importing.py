@@ -49,6 +49,8 @@ CHUNK = 25
 KEPT_OUTPUT = 256 * 1024
 #: The worker's upkeep does not look at it before it is whole: trials are not stored in their order.
 _WHOLE_BEFORE = timedelta(days=1)
+#: Tags of an imported experiment, and of one that is not whole: it stays so where the import is killed.
+_IMPORTED, _UNFINISHED = "imported from NNI", "import from NNI not finished"
 
 
 def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_trial_number: int | None = None
@@ -60,6 +62,9 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
     """
     known = imported_before(archive)
     if known is not None:
+        if _UNFINISHED in known.tags:
+            raise Refused(f"An import of {archive.id} as experiment {known.public_id} is under way or was interrupted. "
+                          "If no import is under way, delete that experiment and import it again.")
         if not go_on:
             raise Refused(f"{archive.id} was already imported as experiment {known.public_id}. To continue it, add "
                           "--continue. To import it again, delete that experiment first.")
@@ -71,12 +76,13 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
         parsed, owner, check_first=go_on, foreign_id=archive.id, created_at=archive.started, started_at=archive.started,
         ended_at=archive.ended, running_seconds=archive.duration, status=_status(archive),
         next_sequence_id=max((trial.sequence_id or 0 for trial in archive.trials), default=-1) + 1,
-        next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, "imported from NNI"],
+        next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, _UNFINISHED],
         look_after_at=timezone.now() + _WHOLE_BEFORE)
     try:
         for start in range(0, len(archive.trials), CHUNK):
             _store(experiment, archive.trials[start:start + CHUNK], archive.ended)
         _record_results(experiment, archive)
+        Experiment.objects.filter(pk=experiment.pk).update(tags=[*parsed.settings.tags, _IMPORTED])
         if go_on:
             intents.resume(experiment, owner)
     except BaseException:

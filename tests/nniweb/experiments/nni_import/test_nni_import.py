@@ -18,6 +18,7 @@ from nniweb.experiments.actions.imported_results import imports_of
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, Metric, Trial, TrialOutput, TunerEvent
+from nniweb.experiments.nni_import import importing
 from nniweb.experiments.nni_import.importing import import_archive
 from nniweb.experiments.nni_import.nni_archive import UnreadableArchive, read_archive
 from nniweb.experiments.nni_import.nni_archive_config import kept_config
@@ -399,6 +400,25 @@ def test_of_huge_logs_only_what_is_kept_is_read(admin, kept: Path) -> None:
     last = TrialOutput.objects.filter(stream="stdout").latest("offset")
     assert bytes(last.data)[-4:] == b"last"
     assert last.offset + len(last.data) == 64 * 1024 * 1024 + len(b"firstlast")
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+def test_an_import_that_was_killed_in_the_middle_is_not_taken_for_a_whole_one(admin, kept: Path, monkeypatch,
+                                                                             go_on: bool) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importing, "_record_results", kill)
+        with pytest.raises(Killed):
+            import_archive(read_archive(kept), admin)
+    Experiment.objects.update(deleted_at=None)  # who is killed does not write that either
+    assert Experiment.objects.get().tags == ["import from NNI not finished"]
+    with pytest.raises(Refused, match="is under way or was interrupted"):
+        import_archive(read_archive(kept), admin, go_on=go_on, max_trial_number=90)
 
 
 def test_a_second_import_and_other_folders_are_refused_with_a_sentence(admin, kept: Path, tmp_path: Path) -> None:
