@@ -389,6 +389,37 @@ def test_a_page_that_was_open_while_the_server_was_away_catches_up(make_server: 
 
 
 @pytest.mark.slow
+def test_a_page_to_which_nothing_comes_any_more_connects_again(server: RunningServer, open_page: Any, tmp_path: Path
+                                                               ) -> None:
+    """As when the power of the server's machine fails: nobody ends the connection."""
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server)
+    sockets: list[dict[str, bool]] = []
+
+    def pass_on(socket: Any) -> None:
+        way = {"alive": True}
+        sockets.append(way)
+        there = socket.connect_to_server()
+        there.on_message(lambda message: socket.send(message) if way["alive"] else None)
+        socket.on_message(lambda message: there.send(message) if way["alive"] else None)
+
+    page.route_web_socket("**/live/", pass_on)
+    page.clock.install()
+    page.goto(f"/experiments/{trials.experiment}/")
+    expect(page.locator("#live")).to_have_text("● live")
+    sockets[0]["alive"] = False
+    trials.tell(0, "final 0.75", "end")
+    server.wait_until(lambda: server.get(f"experiments/{trials.experiment}/")["progress"]["ended"] == 1,
+                      what="the trial has ended")
+    page.clock.run_for(30_000)
+    assert len(sockets) == 1, "a server that is slow is not left"
+    page.clock.run_for(30_000)
+    expect(page.locator("[data-cell=ended]").first).to_have_text("1")
+    assert len(sockets) > 1
+    expect(page.locator("#live")).to_have_text("● live")
+
+
+@pytest.mark.slow
 def test_who_is_signed_out_elsewhere_gets_a_link_to_sign_in(make_server: Any, open_page: Any) -> None:
     server = make_server().start()
     page = open_page(server)
