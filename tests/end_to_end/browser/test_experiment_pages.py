@@ -389,6 +389,46 @@ def test_a_page_that_was_open_while_the_server_was_away_catches_up(make_server: 
 
 
 @pytest.mark.slow
+def test_a_chart_whose_first_answer_failed_says_so_and_is_drawn_after_the_next_frame(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, trialConcurrency=1, maxTrialNumber=1)
+    page = open_page(server)
+    page.allow("status of 503")
+    fails = True
+    page.route("**/chart/", lambda route: route.fulfill(status=503, body="{}") if fails else route.continue_())
+    page.goto(f"/experiments/{trials.experiment}/")
+    expect(page.locator("#action-error")).to_have_text("The server answered 503.")
+    fails = False
+    trials.tell(0, "final 0.5", "end")
+    wait_for_chart(page, "#result-chart", lambda option: len(option["series"][0]["data"]) == 1)
+    expect(page.locator("#action-error")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_a_chart_keeps_what_it_hears_while_an_answer_is_on_its_way(server: RunningServer, open_page: Any,
+                                                                   tmp_path: Path) -> None:
+    experiment = LedTrials(server, tmp_path).experiment
+    page = open_page(server, f"/experiments/{experiment}/")
+    assert page.evaluate("""async (id) => {
+        const { ResultChart } = await import("/static/js/experiment/overview/result_chart.js");
+        const chart = new ResultChart(document.createElement("div"), { id, optimize_mode: "maximize", replicates: 1 });
+        await chart.load();
+        const { fetch } = window;
+        let answer;
+        window.fetch = () => new Promise((done) => { answer = done; });
+        const loaded = chart.load();
+        window.fetch = fetch;
+        const columns = Object.fromEntries(["id", "sequence_id", "status", "value", "at", "final", "infeasible",
+            "standard_error"].map((name) => [name, []]));
+        chart.heard([{ id: "late", sequence_id: 1001, status: "SUCCEEDED", final_number: 0.5, latest_number: null,
+            metrics: {}, started_at: null, ended_at: null, proposal: null }]);
+        answer(new Response(JSON.stringify({ ...columns, statuses: [], left_out: 0, optimize_mode: "maximize" })));
+        await loaded;
+        return chart.points.has(1001);
+    }""", experiment)
+
+
+@pytest.mark.slow
 def test_a_page_to_which_nothing_comes_any_more_connects_again(server: RunningServer, open_page: Any, tmp_path: Path
                                                                ) -> None:
     """As when the power of the server's machine fails: nobody ends the connection."""
