@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 LIST_PAUSE = 0.5
 #: Shortest pause between two frames about clusters, in seconds: each makes the page fetch its parts anew.
 CLUSTERS_PAUSE = 1.0
+#: How often a page is told that the server is there, in seconds: one that hears nothing connects again.
+SIGN_OF_LIFE_SECONDS = 15.0
 #: Rows of a list that are compared with what a page shows.
 MOST_ROWS = 200
 #: Things one browser watches at the same time.
@@ -55,13 +57,15 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         self._watches: dict[str, _Watch] = {}
         self._list_task: asyncio.Task[None] | None = None
         self._clusters_task: asyncio.Task[None] | None = None
+        self._life_task: asyncio.Task[None] | None = None
         await self.accept()
         await self.say({"hello": True})
+        self._life_task = asyncio.get_running_loop().create_task(self._show_life())
 
     async def disconnect(self, code: int) -> None:
         for watch in self._watches.values():
             hub().unwatch(watch.experiment_pk, watch)
-        for task in (self._list_task, self._clusters_task):
+        for task in (self._list_task, self._clusters_task, self._life_task):
             if task is not None:
                 task.cancel()
 
@@ -154,6 +158,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
                 changed.clear()
         finally:
             hub().unwatch_clusters(changed)
+
+    async def _show_life(self) -> None:
+        while True:
+            await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
+            await self.say({"alive": True})
 
     async def say(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the browser has gone in the meantime

@@ -3,6 +3,9 @@
 import { axis, colour, makeChart } from "./chart.js";
 import { digits, tick } from "../lib/formats.js";
 
+/** Points kept while results come; beyond, every second one is left out. */
+const MOST_POINTS = 5_000;
+
 export class MetricChart {
   /**
    * @param {HTMLElement} element
@@ -50,6 +53,11 @@ export class MetricChart {
 
   /** After the last of a frame's metrics. */
   changed() {
+    if (this.values.size > MOST_POINTS) {
+      const kept = [...this.values].filter((_, index) => index % 2 === 0 || index === this.values.size - 1);
+      this.leftOut += this.values.size - kept.length;
+      this.values = new Map(kept);
+    }
     if (this.started) {
       this.note();
       this.redraw?.();

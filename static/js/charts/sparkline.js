@@ -1,5 +1,7 @@
 /** A small line of the best result so far, as steps. */
 
+import { partOf } from "../lib/part_of.js";
+
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 72;
 const HEIGHT = 20;
@@ -17,10 +19,10 @@ export function drawSparkline(element, points, total) {
   }
   const values = points.map((point) => point[1]);
   const least = Math.min(...values);
-  const range = Math.max(...values) - least || 1;
+  const most = Math.max(...values);
   const last = Math.max(total - 1, points[points.length - 1][0], 1);
   const x = (/** @type {number} */ sequence) => 1 + (sequence / last) * (WIDTH - 2);
-  const y = (/** @type {number} */ value) => HEIGHT - 2 - ((value - least) / range) * (HEIGHT - 4);
+  const y = (/** @type {number} */ value) => HEIGHT - 2 - (least < most ? partOf(value, least, most) : 0) * (HEIGHT - 4);
   let path = "";
   for (const [sequence, value] of points) {
     path += path ? `H${x(sequence).toFixed(1)}V${y(value).toFixed(1)}` : `M${x(sequence).toFixed(1)} ${y(value).toFixed(1)}`;

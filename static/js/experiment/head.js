@@ -84,7 +84,7 @@ function show(now) {
 function showName(name) {
   for (const cell of cells("name")) {
     if (cell.textContent === name) continue;
-    document.title = document.title.replace(cell.textContent ?? "", name);
+    document.title = document.title.replace(cell.textContent ?? "", () => name); // a text would be read for "$&"
     cell.textContent = name;
     cell.setAttribute("title", `${name} (${id})`);
   }

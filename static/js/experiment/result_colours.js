@@ -4,6 +4,7 @@
  */
 
 import { colour } from "../charts/chart.js";
+import { partOf } from "../lib/part_of.js";
 
 const STEPS = ["--scale-worst", "--scale-low", "--scale-middle", "--scale-high", "--scale-best"];
 /** Worse than this part of all is as bad as bad can be: a few wild results would make all others equal. */
@@ -49,6 +50,6 @@ export class ResultColours {
    */
   part(value) {
     if (this.best === this.worst) return 1;
-    return Math.max(0, Math.min(1, (value - this.worst) / (this.best - this.worst)));
+    return Math.max(0, Math.min(1, partOf(value, this.worst, this.best)));
   }
 }

@@ -18,6 +18,8 @@ const NOT_SIGNED_IN = 4401;
 /** Pauses before connecting again, in milliseconds: doubled each time, up to the longest. */
 const FIRST_PAUSE = 400;
 const LONGEST_PAUSE = 15_000;
+/** After so long without a message the connection is given up: a machine that lost its power does not end it. */
+const LONGEST_SILENCE = 45_000;
 /** After so long without a connection the page says since when it is stale. */
 const STALE_AFTER = 8_000;
 
@@ -43,6 +45,8 @@ export class Live {
     this.retry = undefined;
     /** @type {number | undefined} */
     this.staleTimer = undefined;
+    /** @type {number | undefined} */
+    this.silenceTimer = undefined;
     window.addEventListener("online", () => this.connectNow());
     window.addEventListener("offline", () => this.socket?.close());
     window.addEventListener("pageshow", (event) => event.persisted && this.connectNow());
@@ -99,13 +103,25 @@ export class Live {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const socket = new WebSocket(`${scheme}://${location.host}/live/`);
     this.socket = socket;
+    this.listen(socket);
     socket.addEventListener("open", () => {
       for (const topic of this.watches.keys()) this.ask(topic);
     });
     socket.addEventListener("message", (event) => {
+      if (this.socket !== socket) return; // given up
+      this.listen(socket);
       this.heard(JSON.parse(event.data));
     });
     socket.addEventListener("close", (event) => this.closed(socket, event.code));
+  }
+
+  /** From now on the server has so long to say something. @param {WebSocket} socket */
+  listen(socket) {
+    clearTimeout(this.silenceTimer);
+    this.silenceTimer = setTimeout(() => {
+      this.closed(socket, 0);
+      socket.close();
+    }, LONGEST_SILENCE);
   }
 
   /** @param {any} frame */
@@ -140,6 +156,7 @@ export class Live {
   closed(socket, code) {
     if (this.socket !== socket) return;
     this.socket = null;
+    clearTimeout(this.silenceTimer);
     if (code === NOT_SIGNED_IN) {
       this.signedOut = true;
       clearTimeout(this.staleTimer);

@@ -12,6 +12,7 @@ export class ThrottledReload {
     this.pause = pause;
     this.wanted = false;
     this.loading = false;
+    /** By the page's own clock: that of the machine may be set back. */
     this.ready = 0;
     document.addEventListener("visibilitychange", () => this.go());
   }
@@ -24,12 +25,12 @@ export class ThrottledReload {
 
   /** The data is new as of now. */
   loaded() {
-    this.ready = Date.now() + this.pause;
+    this.ready = performance.now() + this.pause;
   }
 
   go() {
     if (!this.wanted || this.loading || document.visibilityState !== "visible") return;
-    const left = this.ready - Date.now();
+    const left = this.ready - performance.now();
     if (left > 0) {
       this.timer ??= setTimeout(() => {
         this.timer = undefined;

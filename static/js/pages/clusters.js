@@ -14,7 +14,7 @@ const PAUSE = 2000;
 const PARTS = ["fresh", "health", "enable", "rehearsed", "as-of"];
 
 let waiting = false;
-let lastReading = Date.now();
+let lastReading = performance.now();
 
 /** Take what is shown anew, soon; calls in the meantime are one. */
 function refresh() {
@@ -22,7 +22,7 @@ function refresh() {
   waiting = true;
   setTimeout(async () => {
     waiting = false;
-    lastReading = Date.now();
+    lastReading = performance.now();
     const active = document.activeElement;
     const focused = active?.id === "enable" ? "enable" : active?.closest("#fresh a")?.getAttribute("href");
     try {
@@ -32,7 +32,7 @@ function refresh() {
     }
     const again = focused === "enable" ? "#enable" : `#fresh a[href="${CSS.escape(focused ?? "")}"]`;
     if (focused) /** @type {HTMLElement | null} */ (document.querySelector(again))?.focus();
-  }, Math.max(0, PAUSE - (Date.now() - lastReading)));
+  }, Math.max(0, PAUSE - (performance.now() - lastReading)));
 }
 
 const cluster = /** @type {HTMLElement | null} */ (document.getElementById("cluster"));
@@ -59,9 +59,9 @@ rehearse?.addEventListener("click", async () => {
   if (!progress) return;
   rehearse.disabled = true;
   progress.hidden = false;
-  const began = Date.now();
+  const began = performance.now();
   const tell = () => say("Testing: connection, disk, GPUs, a trial that does nothing … "
-    + `${Math.round((Date.now() - began) / 1000)} s`);
+    + `${Math.round((performance.now() - began) / 1000)} s`);
   tell();
   const clock = setInterval(tell, 1000);
   try {
@@ -69,7 +69,7 @@ rehearse?.addEventListener("click", async () => {
     await refreshParts(["rehearsed"]);
     const wrong = found.filter((/** @type {{ok: boolean}} */ finding) => !finding.ok).length;
     say(wrong ? `${wrong} of ${found.length} checks found something wrong.`
-      : `All ${found.length} checks are good (${((Date.now() - began) / 1000).toFixed(1)} s).`);
+      : `All ${found.length} checks are good (${((performance.now() - began) / 1000).toFixed(1)} s).`);
   } catch (error) {
     say(complaint(error));
   } finally {

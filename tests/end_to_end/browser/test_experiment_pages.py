@@ -389,6 +389,77 @@ def test_a_page_that_was_open_while_the_server_was_away_catches_up(make_server: 
 
 
 @pytest.mark.slow
+def test_a_chart_whose_first_answer_failed_says_so_and_is_drawn_after_the_next_frame(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, trialConcurrency=1, maxTrialNumber=1)
+    page = open_page(server)
+    page.allow("status of 503")
+    fails = True
+    page.route("**/chart/", lambda route: route.fulfill(status=503, body="{}") if fails else route.continue_())
+    page.goto(f"/experiments/{trials.experiment}/")
+    expect(page.locator("#action-error")).to_have_text("The server answered 503.")
+    fails = False
+    trials.tell(0, "final 0.5", "end")
+    wait_for_chart(page, "#result-chart", lambda option: len(option["series"][0]["data"]) == 1)
+    expect(page.locator("#action-error")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_a_chart_keeps_what_it_hears_while_an_answer_is_on_its_way(server: RunningServer, open_page: Any,
+                                                                   tmp_path: Path) -> None:
+    experiment = LedTrials(server, tmp_path).experiment
+    page = open_page(server, f"/experiments/{experiment}/")
+    assert page.evaluate("""async (id) => {
+        const { ResultChart } = await import("/static/js/experiment/overview/result_chart.js");
+        const chart = new ResultChart(document.createElement("div"), { id, optimize_mode: "maximize", replicates: 1 });
+        await chart.load();
+        const { fetch } = window;
+        let answer;
+        window.fetch = () => new Promise((done) => { answer = done; });
+        const loaded = chart.load();
+        window.fetch = fetch;
+        const columns = Object.fromEntries(["id", "sequence_id", "status", "value", "at", "final", "infeasible",
+            "standard_error"].map((name) => [name, []]));
+        chart.heard([{ id: "late", sequence_id: 1001, status: "SUCCEEDED", final_number: 0.5, latest_number: null,
+            metrics: {}, started_at: null, ended_at: null, proposal: null }]);
+        answer(new Response(JSON.stringify({ ...columns, statuses: [], left_out: 0, optimize_mode: "maximize" })));
+        await loaded;
+        return chart.points.has(1001);
+    }""", experiment)
+
+
+@pytest.mark.slow
+def test_a_page_to_which_nothing_comes_any_more_connects_again(server: RunningServer, open_page: Any, tmp_path: Path
+                                                               ) -> None:
+    """As when the power of the server's machine fails: nobody ends the connection."""
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server)
+    sockets: list[dict[str, bool]] = []
+
+    def pass_on(socket: Any) -> None:
+        way = {"alive": True}
+        sockets.append(way)
+        there = socket.connect_to_server()
+        there.on_message(lambda message: socket.send(message) if way["alive"] else None)
+        socket.on_message(lambda message: there.send(message) if way["alive"] else None)
+
+    page.route_web_socket("**/live/", pass_on)
+    page.clock.install()
+    page.goto(f"/experiments/{trials.experiment}/")
+    expect(page.locator("#live")).to_have_text("● live")
+    sockets[0]["alive"] = False
+    trials.tell(0, "final 0.75", "end")
+    server.wait_until(lambda: server.get(f"experiments/{trials.experiment}/")["progress"]["ended"] == 1,
+                      what="the trial has ended")
+    page.clock.run_for(30_000)
+    assert len(sockets) == 1, "a server that is slow is not left"
+    page.clock.run_for(30_000)
+    expect(page.locator("[data-cell=ended]").first).to_have_text("1")
+    assert len(sockets) > 1
+    expect(page.locator("#live")).to_have_text("● live")
+
+
+@pytest.mark.slow
 def test_who_is_signed_out_elsewhere_gets_a_link_to_sign_in(make_server: Any, open_page: Any) -> None:
     server = make_server().start()
     page = open_page(server)

@@ -110,6 +110,28 @@ def test_a_long_log_is_read_backwards_and_let_go_of(server: RunningServer, open_
     page.wait_for_function(f"() => ({at_end})(document.getElementById('log'))")
 
 
+@pytest.mark.slow
+def test_lines_that_come_while_the_last_ones_are_asked_for_stay(server: RunningServer, open_page: Any, tmp_path: Path
+                                                                ) -> None:
+    experiment = LedTrials(server, tmp_path).experiment
+    page = open_page(server, f"/experiments/{experiment}/log/")
+    expect(page.locator("#live")).to_have_text("● live")
+    page.evaluate("""async (topic) => {
+        const { live } = await import("/static/js/lib/live.js");
+        const tell = live.watches.get(topic).handler;
+        const line = { number: 1001, at: null, level: "INFO", source: "worker", message: "late", trial: "" };
+        let answer;
+        const { fetch } = window;
+        window.fetch = () => new Promise((done) => { answer = done; });
+        tell({ complete: false, lines: [] });
+        window.fetch = fetch;
+        tell({ complete: true, lines: [line] });
+        answer(new Response(JSON.stringify({ lines: [], last: 1000, has_earlier: false, first: 1 })));
+    }""", f"log/{experiment}")
+    expect(page.locator("#log-lines li")).to_have_count(1)
+    expect(page.locator("#log-lines li")).to_contain_text("late")
+
+
 #: Once the whole extent is drawn: what is clicked before that moves away under the mouse.
 MIDDLE_OF_A_RUNNING_BAR = """() => {
     const chart = echarts.getInstanceByDom(document.getElementById("timeline-chart"));

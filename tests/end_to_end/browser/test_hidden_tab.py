@@ -57,3 +57,18 @@ def test_a_page_that_the_browser_froze_catches_up(server: RunningServer, open_pa
     expect(row.locator("[data-cell=result]")).to_have_text("0.75")
     expect(page.locator("#live")).to_have_text("● live")
     assert page.evaluate("window.markOfTheTest === true")
+
+
+def test_a_clock_that_is_set_back_keeps_no_chart_from_being_taken_anew(server: RunningServer, open_page: Any) -> None:
+    page = open_page(server)
+    assert page.evaluate("""async () => {
+        const { ThrottledReload } = await import("/static/js/lib/throttled_reload.js");
+        return await new Promise((done) => {
+            const reload = new ThrottledReload(async () => done("loaded"), 20);
+            reload.loaded();
+            const { now } = Date;
+            Date.now = () => now() - 3_600_000;
+            setTimeout(done, 10_000, "waits");
+            reload.ask();
+        });
+    }""") == "loaded"

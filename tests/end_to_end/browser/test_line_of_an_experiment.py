@@ -168,9 +168,9 @@ def test_a_name_that_is_changed_elsewhere_is_changed_in_the_line_and_in_the_titl
     trials = LedTrials(server, tmp_path, experimentName="before")
     page = open_page(server, f"/experiments/{trials.experiment}/log/")
     expect(page.locator("#live")).to_have_text("● live")
-    server.patch(f"experiments/{trials.experiment}/", {"name": "after"})
-    expect(page.locator("#head h1")).to_have_text("after")
-    expect(page.page).to_have_title("Log of after – NNI Web")
+    server.patch(f"experiments/{trials.experiment}/", {"name": "after $&"})
+    expect(page.locator("#head h1")).to_have_text("after $&")
+    expect(page.page).to_have_title("Log of after $& – NNI Web")
 
 
 @pytest.mark.slow

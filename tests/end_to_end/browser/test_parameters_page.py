@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,23 @@ trials = Trial.objects.bulk_create([Trial(
 TrialParameters.objects.bulk_create([TrialParameters(trial=trial, parameter_id=trial.sequence_id, value=point)
                                      for trial, point in zip(trials, points)])
 Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=100)
+"""
+GREAT = """
+from django.utils import timezone
+from nniweb.experiments.models import Cluster, Experiment, Trial, TrialParameters, User
+now = timezone.now()
+cluster, _ = Cluster.objects.get_or_create(name="still", defaults={{"platform": "local", "enabled": False}})
+experiment = Experiment.objects.create(
+    name="great", cluster=cluster, owner=User.objects.first(), status="STOPPED", target="STOP", seed=1,
+    search_space={{"seed": {{"_type": "randint", "_value": [2**60, 2**60 + 3]}},
+                  "x": {{"_type": "uniform", "_value": [0, 1]}}}},
+    tuner={{"name": "Random"}}, optimize_mode="maximize", trial_command="true", trial_concurrency=1, created_at=now,
+    next_sequence_id=3)
+for number, result in enumerate({results}):
+    trial = Trial.objects.create(experiment=experiment, sequence_id=number, status="SUCCEEDED", taught=True,
+                                 final_number=result, created_at=now, started_at=now, ended_at=now)
+    TrialParameters.objects.create(trial=trial, parameter_id=number, value={{"seed": 2**60, "x": result}})
+print(experiment.public_id)
 """
 
 
@@ -185,3 +203,22 @@ def test_the_first_results_appear_by_themselves(server: RunningServer, open_page
     wait_for_chosen(page, 2)
     expect(page.locator("#chosen tbody tr").first).to_contain_text("0.75")
     assert page.evaluate("window.markOfTheTest === true")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("results", [
+    [-1e308, 0.0, 1e308], [1e17, 1e17 + 16, 1e17 + 32], [5e15] * 3, [5e-324] * 3, [0.0, 5e-324, 0.0],
+    [sys.float_info.max] * 3], ids=str)
+def test_numbers_of_any_size_have_a_place_on_their_axes(server: RunningServer, open_page: Callable[..., Any],
+                                                        results: list[float]) -> None:
+    experiment = server.manage("shell", "-c", GREAT.format(results=results)).stdout.split()[-1]
+    page = open_page(server, f"/experiments/{experiment}/parameters/")
+    wait_for_chosen(page, 3)
+    option = wait_for_chart(page, "#parallel-chart", lambda option: len(option["parallelAxis"]) == 3)
+    [chosen] = [series for series in option["series"] if series["name"] == "chosen"]
+    places = [place for line in chosen["data"] for place in line["value"]]
+    assert all(isinstance(place, float | int) and 0 <= place <= 1 for place in places), places
+    expect(page.locator("#chosen tbody tr")).to_have_count(3)
+    page.goto("/")
+    line = page.locator(f"#experiments tr[data-id='{experiment}'] .sparkline path")
+    expect(line).to_have_attribute("d", re.compile(r"^[MHV\d. ]+$"))

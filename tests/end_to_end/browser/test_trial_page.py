@@ -110,6 +110,23 @@ def test_the_metric_is_drawn_and_its_axis_stands_in_the_address(server: RunningS
 
 
 @pytest.mark.slow
+def test_of_results_that_come_for_days_a_part_is_kept(server: RunningServer, open_page: Any) -> None:
+    page = open_page(server)
+    kept, left_out = page.evaluate("""async () => {
+        const { MetricChart } = await import("/static/js/charts/metric_chart.js");
+        const chart = new MetricChart(document.createElement("div"), [], 0);
+        chart.started = true; // nothing is drawn
+        for (let number = 0; number < 200_000; number += 1) {
+            chart.take(number, number);
+            if (number % 1_000 === 999) chart.changed();
+        }
+        return [chart.values.size, chart.leftOut];
+    }""")
+    assert kept <= 5_000
+    assert kept + left_out == 200_000
+
+
+@pytest.mark.slow
 def test_what_it_uses_of_its_machine_is_drawn_as_it_is_read(server: RunningServer, open_page: Any,
                                                             tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)

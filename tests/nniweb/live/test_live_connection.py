@@ -23,7 +23,7 @@ from nniweb.experiments.models import Attempt, Cluster, Experiment, ResourceRead
 from nniweb.experiments.pubsub import doorbell
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.sql import database_health
-from nniweb.live import frames
+from nniweb.live import consumer, frames
 from nniweb.live import hub as hub_module
 from nniweb.live.hub import FRAME_PAUSE
 from nniweb.live.signed_in import NOT_SIGNED_IN
@@ -266,6 +266,18 @@ def test_that_the_disk_is_full_is_told_although_no_row_of_the_experiment_changed
             assert (await hear(page))["trouble"] == ""
             database_health.note_refused(full)
             assert str(full) in (await hear(page))["trouble"]
+
+    run(scenario())
+
+
+def test_a_page_on_which_nothing_changes_hears_that_the_server_is_there(transactional: User,
+                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "SIGN_OF_LIFE_SECONDS", 0.05)
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            assert [await hear(page) for _ in range(2)] == [{"alive": True}] * 2
 
     run(scenario())
 

@@ -14,9 +14,9 @@ function changed() {
   if (!page.with_trials) return;
   looking ??= setTimeout(() => {
     looking = undefined;
-    looked = Date.now();
+    looked = performance.now();
     refreshParts(["events"]).catch(() => {}); // the light says that there is no connection
-  }, Math.max(0, looked + LOOK_PAUSE - Date.now()));
+  }, Math.max(0, looked + LOOK_PAUSE - performance.now()));
 }
 
 startHead({ heard: (trials) => trials.length && changed(), missed: async () => changed() });

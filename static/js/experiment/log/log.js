@@ -76,14 +76,29 @@ function part(more) {
   return rest("GET", `experiments/${id}/log/?${query}`);
 }
 
+/** Lines of frames wait here until the answer that may not know of them. @type {any[] | null} */
+let early = null;
+let catchUps = 0;
+
 /** More lines came than a frame carries: the last ones, and the way to those before. */
 async function catchUp() {
-  const found = await part({ limit: page.log.most });
-  list.replaceChildren(...found.lines.map(row));
-  nothing.hidden = found.lines.length > 0;
-  earlier.hidden = !found.has_earlier;
-  last = found.last;
-  if (follow.checked) toEnd();
+  const mine = ++catchUps;
+  early = []; // what came before, the answer knows
+  try {
+    const found = await part({ limit: page.log.most });
+    if (mine !== catchUps) return;
+    list.replaceChildren(...found.lines.map(row));
+    nothing.hidden = found.lines.length > 0;
+    earlier.hidden = !found.has_earlier;
+    last = found.last;
+    if (follow.checked) toEnd();
+  } finally {
+    if (mine === catchUps) {
+      const waited = early ?? [];
+      early = null;
+      append(waited);
+    }
+  }
 }
 
 earlier.addEventListener("click", async () => {
@@ -134,6 +149,7 @@ if (follow.checked) toEnd();
 startHead();
 live.watch(`log/${id}`, page.log.revision, (frame) => {
   if (frame.gone) return; // the head says so
-  if (frame.complete) append(frame.lines);
+  if (frame.complete && early) early.push(...frame.lines);
+  else if (frame.complete) append(frame.lines);
   else catchUp().catch(showError);
 });

@@ -61,7 +61,7 @@ startHead({
     if (!durations.heard(trials)) {
       counting ??= setTimeout(() => {
         counting = undefined;
-        results.load();
+        results.reload();
       }, COUNT_PAUSE);
     }
   },

@@ -1,7 +1,6 @@
 /** The chart of several objectives: a point for every result, the Pareto front marked; a click leads to the trial. */
 
 import { axis, colour, statusColour, tooltip } from "../../charts/chart.js";
-import { rest } from "../../lib/rest.js";
 import { digits, tick } from "../../lib/formats.js";
 import { addressState, writeAddress } from "../address_state.js";
 import { TrialPoints } from "./trial_points.js";
@@ -21,14 +20,10 @@ export class ParetoChart extends TrialPoints {
     super(element);
     this.experiment = experiment;
     this.objectives = experiment.objectives;
-    /** By sequence. @type {Map<number, Point>} */
-    this.points = new Map();
     this.leftOut = 0;
     /** Which objectives are drawn across and up. */
     this.across = 0;
     this.up = 1;
-    /** Until the first answer, frames wait here. @type {any[] | null} */
-    this.early = [];
     this.log = /** @type {HTMLInputElement} */ (document.getElementById("front-log"));
     this.log.checked = addressState().get("frontlog") === "1";
     this.log.addEventListener("change", () => {
@@ -45,34 +40,16 @@ export class ParetoChart extends TrialPoints {
     }
   }
 
-  /** Take all points anew. */
-  async load() {
-    this.early ??= [];
-    const columns = await rest("GET", `experiments/${this.experiment.id}/front/`);
-    this.points.clear();
+  get path() {
+    return `experiments/${this.experiment.id}/front/`;
+  }
+
+  /** @param {any} columns */
+  takeAll(columns) {
     columns.sequence_id.forEach((/** @type {number} */ sequence, /** @type {number} */ index) => {
       this.points.set(sequence, { id: columns.id[index], sequence, onFront: columns.on_front[index] === 1, values: columns.values[index] });
     });
     this.leftOut = columns.left_out;
-    const early = this.early ?? [];
-    this.early = null;
-    early.forEach((trial) => this.take(trial));
-    this.note();
-    this.redraw?.();
-  }
-
-  /**
-   * Trials of a frame.
-   * @param {any[]} trials
-   */
-  heard(trials) {
-    if (this.early) {
-      this.early.push(...trials);
-      return;
-    }
-    trials.forEach((trial) => this.take(trial));
-    this.note();
-    this.redraw?.();
   }
 
   /** @param {any} trial */

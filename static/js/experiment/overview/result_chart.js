@@ -1,7 +1,7 @@
 /** The chart of an experiment's results: a point for every trial, the best so far as a line, failures on the axis. */
 
 import { axis, colour, statusColour } from "../../charts/chart.js";
-import { rest } from "../../lib/rest.js";
+import { showError } from "../../ui/action_error.js";
 import { isEnd } from "../../ui/status.js";
 import { DIGITS_OF_ERROR, statusWord, tick, wholeTick, withDigits } from "../../lib/formats.js";
 import { MetricChoice } from "../metric_choice.js";
@@ -39,19 +39,13 @@ export class ResultChart extends TrialPoints {
   constructor(element, experiment) {
     super(element);
     this.experiment = experiment;
-    this.metric = new MetricChoice(() => this.load(true));
+    this.metric = new MetricChoice(() => this.load(true).catch(showError));
     /** maximize, minimize, or null where there is no best. @type {string | null} */
     this.mode = experiment.optimize_mode;
-    this.asked = 0;
-    /** By sequence. @type {Map<number, Point>} */
-    this.points = new Map();
     this.leftOut = 0;
     this.byTime = false;
     this.logarithmic = false;
     this.canBeLogarithmic = false;
-    /** Until the first answer, frames wait here. @type {any[] | null} */
-    this.early = [];
-    this.loading = false;
     /** The part that is shown, in percent of the horizontal axis. */
     this.zoom = { start: 0, end: 100 };
     this.pointedAt = new PointedAt(({ seriesIndex, dataIndex }) => this.chart?.dispatchAction({ type: "showTip", seriesIndex, dataIndex }));
@@ -81,38 +75,23 @@ export class ResultChart extends TrialPoints {
     if (whole) whole.hidden = start <= 0 && end >= 100;
   }
 
-  /**
-   * Take all points anew.
-   * @param {boolean} [another]  of another metric: what is on its way is not wanted any more
-   */
-  async load(another = false) {
-    if (this.loading && !another) return;
-    this.loading = true;
-    const mine = ++this.asked;
-    if (another) this.early ??= [];
-    try {
-      const { query } = this.metric;
-      const columns = await rest("GET", `experiments/${this.experiment.id}/chart/${query && `?${query}`}`);
-      if (mine !== this.asked) return;
-      this.mode = columns.optimize_mode;
-      this.points.clear();
-      columns.sequence_id.forEach((/** @type {number} */ sequence, /** @type {number} */ index) => {
-        this.points.set(sequence, {
-          id: columns.id[index], sequence, status: columns.statuses[columns.status[index]], value: columns.value[index],
-          at: columns.at[index], final: columns.final[index] === 1,
-          infeasible: columns.infeasible[index] === 1, error: columns.standard_error[index],
-        });
+  get path() {
+    const { query } = this.metric;
+    return `experiments/${this.experiment.id}/chart/${query && `?${query}`}`;
+  }
+
+  /** @param {any} columns */
+  takeAll(columns) {
+    this.mode = columns.optimize_mode;
+    columns.sequence_id.forEach((/** @type {number} */ sequence, /** @type {number} */ index) => {
+      this.points.set(sequence, {
+        id: columns.id[index], sequence, status: columns.statuses[columns.status[index]], value: columns.value[index],
+        at: columns.at[index], final: columns.final[index] === 1,
+        infeasible: columns.infeasible[index] === 1, error: columns.standard_error[index],
       });
-      this.leftOut = columns.left_out;
-      this.tookAll?.(columns);
-      const early = this.early ?? [];
-      this.early = null;
-      early.forEach((trial) => this.take(trial));
-    } finally {
-      if (mine === this.asked) this.loading = false;
-    }
-    this.note();
-    this.redraw?.();
+    });
+    this.leftOut = columns.left_out;
+    this.tookAll?.(columns);
   }
 
   /**
@@ -121,14 +100,8 @@ export class ResultChart extends TrialPoints {
    */
   heard(trials) {
     this.metric.heard(trials);
-    if (this.early) {
-      this.early.push(...trials);
-      return;
-    }
-    trials.forEach((trial) => this.take(trial));
-    if (this.points.size > MOST_POINTS) this.load();
-    else this.redraw?.();
-    this.note();
+    super.heard(trials);
+    if (this.points.size > MOST_POINTS && !this.loading) this.reload();
   }
 
   /** @param {any} trial */

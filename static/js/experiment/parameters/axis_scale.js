@@ -4,6 +4,7 @@
  */
 
 import { digits, parameter } from "../../lib/formats.js";
+import { partOf } from "../../lib/part_of.js";
 
 /** The place of "not used". */
 export const NOT_USED = -0.13;
@@ -22,7 +23,9 @@ export class AxisScale {
     const high = this.isCategory ? column.options.length - 1 : column.high ?? 1;
     this.logarithmic = column.logarithmic && low > 0;
     // what never varies stands in the middle
-    [this.low, this.high] = low < high ? [low, high] : this.logarithmic ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
+    const room = Math.abs(low) < 1e6 ? 0.5 : Math.abs(low) / 10; // to a great number 0.5 adds nothing
+    const around = this.logarithmic ? [low / 2 || low, high * 2] : [low - room, high + room];
+    [this.low, this.high] = low < high ? [low, high] : around.map((end) => Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, end)));
     this.hasUnused = column.values.some((value) => value === null);
   }
 
@@ -39,7 +42,7 @@ export class AxisScale {
   /** @param {number | null | undefined} value */
   place(value) {
     if (value === null || value === undefined) return NOT_USED;
-    return (this.bent(value) - this.bent(this.low)) / (this.bent(this.high) - this.bent(this.low));
+    return partOf(this.bent(value), this.bent(this.low), this.bent(this.high));
   }
 
   /**
@@ -48,7 +51,8 @@ export class AxisScale {
    */
   valueAt(place) {
     if (place < NOT_USED / 2) return null;
-    const bent = this.bent(this.low) + Math.max(0, Math.min(1, place)) * (this.bent(this.high) - this.bent(this.low));
+    const part = Math.max(0, Math.min(1, place));
+    const bent = this.bent(this.low) * (1 - part) + this.bent(this.high) * part;
     return this.logarithmic ? Math.exp(bent) : bent;
   }
 
@@ -80,14 +84,13 @@ export class AxisScale {
         .filter((tick, index, all) => tick >= this.low && tick <= this.high && all.indexOf(tick) === index)
         .sort((one, other) => one - other);
     }
-    const raw = (this.high - this.low) / most;
+    const raw = this.high / most - this.low / most;
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = Math.max([1, 2, 5, 10].map((part) => part * power).find((part) => part >= raw * 0.999) ?? raw, this.whole ? 1 : 0);
-    const ticks = [];
-    for (let index = Math.ceil(this.low / step - 1e-9); index * step <= this.high + step * 1e-9; index += 1) {
-      ticks.push(Number((index * step).toPrecision(12)));
-    }
-    return ticks;
+    if (!(step > 0)) return []; // the ends are the two least numbers there are
+    const [first, last] = [Math.ceil(this.low / step - 1e-9), Math.floor(this.high / step + 1e-9)];
+    // counted from the first one: beyond 2 ** 53 a number stays what it is when 1 is added
+    return [...new Set(Array.from({ length: last - first + 1 }, (_, index) => Number(((first + index) * step).toPrecision(12))))];
   }
 
   /**

@@ -172,14 +172,14 @@ element.addEventListener("keydown", (event) => {
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let looking;
-let looked = 0;
+let looked = -LOOK_PAUSE;
 
 function changed() {
   looking ??= setTimeout(() => {
     looking = undefined;
-    looked = Date.now();
+    looked = performance.now();
     load();
-  }, Math.max(0, looked + LOOK_PAUSE - Date.now()));
+  }, Math.max(0, looked + LOOK_PAUSE - performance.now()));
 }
 
 load();

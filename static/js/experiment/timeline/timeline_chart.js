@@ -32,7 +32,7 @@ export class TimelineChart {
   /** @param {any} found  an answer of the server */
   async take(found) {
     this.found = found;
-    this.took = Date.now();
+    this.took = performance.now();
     this.waitLanes = found.waits.lane.length ? Math.max(...found.waits.lane) + 1 : 0;
     this.lines = this.waitLanes + found.rows.length;
     this.element.style.height = `${Math.max(200, Math.min(this.lines, MOST_ROWS) * ROW + AROUND)}px`;
@@ -64,7 +64,7 @@ export class TimelineChart {
 
   /** The present by the server's clock. */
   get now() {
-    return this.found.now + (Date.now() - this.took) / 1000;
+    return this.found.now + (performance.now() - this.took) / 1000;
   }
 
   /** @param {any} item */
