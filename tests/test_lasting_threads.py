@@ -25,6 +25,7 @@ PLAIN = {
     "trainingservice/keeper/container_images.py": "one question, which is answered whatever happens",
     "trainingservice/kubernetes_base/service.py": "one question",
     "trainingservice/lasting_thread.py": "the one that begins again",
+    "trainingservice/ssh/connection.py": "it closes one channel when its time is over",
     "trainingservice/ssh/proxy_command.py": "of one connection, which is made anew",
     "trainingservice/remote/service.py": "one look, and the end of machines",
     "trainingservice/secrets_in_use.py": "the class of threads that know the secrets of their work",
