@@ -1,7 +1,6 @@
 /** The first tab: results of all trials, the best ones, how long they took. */
 
 import { addressState, writeAddress } from "../address_state.js";
-import { Clusters } from "./clusters.js";
 import { DurationChart } from "./duration_chart.js";
 import { page, startHead } from "../head.js";
 import { ResultChart } from "./result_chart.js";
@@ -46,7 +45,8 @@ chooseAxis(addressState().get("axis") === "time");
 results.logarithmic = logarithmic.checked = addressState().get("log") === "1";
 
 const verdict = new Verdict(page.experiment);
-const clusters = new Clusters(page.experiment);
+/** Most experiments run on one, and need not load it. @type {import("./clusters.js").Clusters | null} */
+const clusters = document.querySelector("#clusters, #add-cluster") && new (await import("./clusters.js")).Clusters(page.experiment);
 /** @type {number | undefined} */
 let counting;
 
@@ -57,7 +57,7 @@ startHead({
     front?.heard(trials);
     top.heard(trials);
     verdict.heard(trials);
-    clusters.heard();
+    clusters?.heard();
     if (!durations.heard(trials)) {
       counting ??= setTimeout(() => {
         counting = undefined;
