@@ -13,7 +13,6 @@ from typing import Any
 
 import paramiko
 
-from trainingservice.lasting_thread import in_short
 from trainingservice.reasons import Reason
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
@@ -141,7 +140,7 @@ def ended_after(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
     try:
         timer.start()
     except (RuntimeError, MemoryError) as error:
-        raise MachineProblem(f"The server has no thread to spare for a session ({in_short(error)}).") from error
+        raise MachineProblem("The server has no thread to spare for a session of SSH.") from error
     try:
         yield
     except Exception as error:
