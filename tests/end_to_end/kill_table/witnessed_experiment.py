@@ -28,7 +28,8 @@ CLASS_ARGS: dict[str, dict[str, Any]] = {"Random": {"seed": SEED},
                                          "TPE": {"optimize_mode": "maximize", "seed": SEED,
                                                  "tpe_args": {"n_startup_jobs": 3}}}
 
-#: argv: folder of the witnesses, intermediate results, seconds between two, a file to wait for at the end ("": none).
+#: argv: folder of the witnesses, intermediate results, seconds between two, a file to wait for at the end ("": none),
+#: and "learns" where others are started warm with what it has loaded, which is looked at when the interpreter ends.
 TRIAL = """\
 import atexit, json, os, sys, time
 atexit.register(lambda: end())  # the last of all: on a busy machine what others do at the end takes a second
@@ -48,8 +49,8 @@ def live():
 
 def end():
     live()
-    if is_done:  # nor does the interpreter take apart what it has, which takes a second, too
-        os._exit(0)
+    if is_done and "learns" not in sys.argv[5:]:
+        os._exit(0)  # nor does the interpreter take apart what it has, which takes a second, too
 
 def write(**what):
     witness.write(json.dumps(what) + "\\n")
@@ -94,8 +95,9 @@ class WitnessedExperiment:
         code.mkdir()
         (code / "trial.py").write_text(TRIAL)
         self._code = code
+        learns = " learns" if more.get("warmStart") else ""
         self._config = {
-            "trialCommand": f"python3 trial.py '{self.witnesses}' {steps} {pause} '{go or ''}'",
+            "trialCommand": f"python3 trial.py '{self.witnesses}' {steps} {pause} '{go or ''}'{learns}",
             "trialCodeDirectory": str(code), "trialConcurrency": concurrency, "maxTrialNumber": trials,
             "searchSpace": SEARCH_SPACE, "tuner": {"name": tuner, "classArgs": CLASS_ARGS[tuner]},
             "trainingService": dict(platform or {"platform": "local"}), **more}
