@@ -73,7 +73,7 @@ def _document(line: bytes) -> Optional[Dict[str, Any]]:
     """The document of a whole line; None where the line is cut off or damaged."""
     try:
         document = json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

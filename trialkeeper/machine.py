@@ -49,9 +49,12 @@ def process_start_time(pid: int) -> Optional[str]:
     return None if not text or text.startswith("Z") else " ".join(text.split()[1:])
 
 
-def process_lives(pid: Optional[int], start_time: Optional[str]) -> bool:
-    """Whether that very process still runs: the pid alone may long belong to another one."""
-    return pid is not None and start_time is not None and process_start_time(pid) == start_time
+def process_lives(pid: Any, start_time: Any) -> bool:
+    """Whether that very process still runs: the pid alone may long belong to another one.
+
+    Both as a file tells them, which a trial may have written: what is no number, or no text, names no process.
+    """
+    return isinstance(pid, int) and isinstance(start_time, str) and process_start_time(pid) == start_time
 
 
 def process_stat(pid: int) -> Optional[Tuple[bytes, List[str]]]:

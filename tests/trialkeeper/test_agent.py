@@ -62,7 +62,8 @@ def test_files_that_a_trial_has_written_do_not_end_the_agent_of_all_others(agent
     agent.start(attempt, "sleep 1.5; exit 3")
     wait_until(lambda: any(event["state"]["delivered"] for event in agent.events))
     answer = agent.ask("state", folders=[str(strange), str(attempt.folder)])
-    assert {folder: state["state"] for folder, state in answer["states"].items()} == {str(attempt.folder): "ended"}
+    assert {folder: state["state"] for folder, state in answer["states"].items()} == {
+        str(strange): "absent", str(attempt.folder): "ended"}
 
 
 def test_where_a_tombstone_stands_nothing_is_started(agent, attempt, server):

@@ -242,7 +242,9 @@ class LocalTrainingService(PollingTrainingService):
                 told.setdefault(job.id, {})[rank] = state
             else:
                 answers[job.id] = seen
-        return answers | {job.id: self._of_ranks(client, job, told[job.id]) for job in jobs if job.id in told}
+        # nothing is said of a trial while the agent leaves out one of its ranks
+        return answers | {job.id: self._of_ranks(client, job, told[job.id]) for job in jobs
+                          if len(told.get(job.id, {})) == nodes_of(job.form.options)}
 
     def _of_ranks(self, client: AgentClient, job: TrialJobDetail, states: dict[int, FolderState]) -> Observation | None:
         """What the ranks of a trial mean for it; those that are due are started, those that must not go on are ended.

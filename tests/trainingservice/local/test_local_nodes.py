@@ -1,5 +1,7 @@
 """Trials with several nodes on the server's machine: one process for each."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.trainingservice.ranks_of_tests import (
@@ -11,6 +13,8 @@ from tests.trainingservice.ranks_of_tests import (
     waiting_ranks,
 )
 from tests.trialkeeper.hiding_process import lives
+from trainingservice.keeper.agent_client import AgentClient
+from trainingservice.nodes.node_names import job_and_rank
 from trainingservice.nodes.options import rank_rows
 from trainingservice.trial_job import ResumedJob
 from trainingservice.trial_job_status import TrialJobStatus
@@ -43,6 +47,25 @@ def test_a_rank_that_fails_ends_the_others_and_is_named(bench, service):
     assert not any(map(lives, pids))
     assert (detail.message.code, detail.message.arguments["rank"], detail.message.arguments["last_lines"]) == (
         "rank_failed", 1, "rank 1 was told to end")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_nothing_is_said_of_a_trial_while_the_agent_leaves_out_one_of_its_ranks(bench, service, monkeypatch, rank):
+    form, other = waiting_ranks(bench, 2), bench.form("sleep 600")
+    for each in (form, other):
+        service.submit_trial_job(each)
+        bench.wait_for_status(service, each, RUNNING)
+    pids_of_ranks(bench, 2)
+    ask = AgentClient.state
+
+    def answer(client, folders, **more):
+        return {folder: state for folder, state in ask(client, folders, **more).items()
+                if job_and_rank(Path(folder).name) != (form.job_name, rank)}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AgentClient, "state", answer)
+        seen = service.observe_jobs([service.get_trial_job(each.job_name) for each in (form, other)])
+    assert {job_name: observation.status for job_name, observation in seen.items()} == {other.job_name: RUNNING}
 
 
 def test_a_trial_that_is_stopped_leaves_no_rank(bench, service):
