@@ -16,9 +16,8 @@ from django.db.models import Prefetch, Q, QuerySet
 from nniweb.experiments.checkpoints.joined_attempts import Chain, chain_of, reported_by
 from nniweb.experiments.launch.current_config import current_config
 from nniweb.experiments.models import Attempt, Experiment, MetricName, MetricNumber, Trial, TrialParameters
+from nniweb.tuning.search_space.parser import LONGEST_NAME
 
-#: Characters of the name of an object whose members get names of their own.
-LONGEST_NAME = 1000
 #: Trials that are read together, and the intermediate results that are.
 _CHUNK, _MOST_VALUES = 500, 20_000
 #: What a formula begins with, in Excel, LibreOffice or Google's: also white space before one, and the wide forms.

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nniweb.tuning.search_space.parser import LONGEST_NAME
+
 #: Trials whose memory is known, from which on something is predicted, and the most of them, the newest, that count.
 FEWEST, MOST = 5, 150
-#: Characters of the name of a choice whose parameters get names of their own, which begin with it.
-LONGEST_NAME = 1000
 #: Share of trials that need no more than ``upper``.
 QUANTILE = 0.95
 #: On top of what is predicted: a share, and bytes that a context may differ by.
