@@ -133,7 +133,9 @@ class Upload:
             except BaseException as problem:
                 error = problem
             with self._changed:
-                self._to_send.extend(missing)
+                for sha256 in missing:  # small ones side by side: those are sent together
+                    is_small = self._places[sha256].size <= chunk_pack.SMALL_CHUNK
+                    (self._to_send.appendleft if is_small else self._to_send.append)(sha256)
                 self._error = self._error or error
                 needs_help = (bool(sent) and error is None and self._clock() - begun < QUICK
                               and connection.way == "direct" and 0 < self._helpers < MOST_HELPERS

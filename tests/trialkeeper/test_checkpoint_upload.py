@@ -181,4 +181,4 @@ def test_small_chunks_go_together_and_large_ones_alone() -> None:
         upload.offer(str(number), Place("file", number, chunk_pack.SMALL_CHUNK + 1 if number == 1100 else 100))
     upload.finish()
     assert server.sent == ["1100"]
-    assert [len(some) for some in together] == [500, 500, 100, 99]
+    assert [len(some) for some in together] == [500, 500, 199]
