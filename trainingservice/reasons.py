@@ -994,6 +994,10 @@ CODES: dict[str, Kind] = {
         "ended.",
         lambda cause, said="", because=None: f"{cause} {said}".rstrip()),
     "experiment_stopped": Kind("The experiment was stopped.", lambda: "The experiment was stopped."),
+    "import_unfinished": Kind(
+        "The experiment's import from NNI is under way or was interrupted. foreign_id: its id with NNI.",
+        lambda foreign_id: (f"The import of {foreign_id} from NNI is under way or was interrupted. If no import is "
+                            "under way, delete this experiment and import it again.")),
     "max_trial_number": Kind(
         "maxTrialNumber is reached. ended: of an experiment that is over, its trials by status.", _max_trial_number),
     "max_duration": Kind(

@@ -183,6 +183,7 @@ EXAMPLES = {
     "keeper_stopped": ({}, "SIGTERM"),
     "cause": ({"cause": "Out of memory.", "said": "It ended."}, "Out of memory. It ended."),
     "experiment_stopped": ({}, "stopped"),
+    "import_unfinished": ({"foreign_id": "kEpt"}, "The import of kEpt from NNI"),
     "max_trial_number": ({"most": 7, "ended": {"SUCCEEDED": 6, "USER_CANCELED": 1}},
                          "Finished: 7 of 7 trials (6 succeeded, 1 stopped)."),
     "max_duration": ({"seconds": 60.0}, "(60 s)"),

@@ -22,7 +22,7 @@ from nniweb.experiments.actions.changes import write_down
 from nniweb.experiments.actions.freezing import hold_trials, must_be_able_to_freeze, release_trials
 from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
-from nniweb.experiments.lifecycle.reason_columns import said
+from nniweb.experiments.lifecycle.reason_columns import reason_of, said
 from nniweb.experiments.lifecycle.transitions import end_unsubmitted, move_experiment, set_targets
 from nniweb.experiments.lifecycle.trial_end import why_it_waits
 from nniweb.experiments.models import (
@@ -273,7 +273,11 @@ def _grow_for_one(experiment: Experiment, now: datetime, actor: User | None) -> 
 
 
 def must_be_able_to_go_on(experiment: Experiment) -> None:
-    """One that has ended goes on only where quotas allow one more, and where what it needs was not removed since."""
+    """One that has ended goes on only where it is whole and quotas allow one more, and where what it needs was not
+    removed since.
+    """
+    if experiment.reason == "import_unfinished":
+        raise Refused(reason_of(experiment))
     if experiment.is_finished and (reason := why_it_cannot_go_on(experiment) or why_no_experiment_more(
             experiment.owner, experiment.group)):
         raise Refused(reason)

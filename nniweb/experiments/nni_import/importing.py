@@ -19,7 +19,7 @@ from nniweb.experiments.actions.imported_results import FOREIGN_TRIAL, as_one_im
 from nniweb.experiments.config import ConfigInvalid, ParsedConfig, parse_experiment_config
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.launch.launching import create_stopped, take_config
-from nniweb.experiments.lifecycle.reason_columns import failed_because
+from nniweb.experiments.lifecycle.reason_columns import failed_because, reason_of, said
 from nniweb.experiments.models import (
     Attempt,
     Experiment,
@@ -40,6 +40,7 @@ from nniweb.experiments.results.metric_number import number_in
 from nniweb.experiments.results.other_metrics import OtherMetrics
 from nniweb.experiments.sql.exact_text import printable
 from nniweb.experiments.sql.public_id import new_public_id
+from trainingservice.reasons import Reason
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -49,8 +50,8 @@ CHUNK = 25
 KEPT_OUTPUT = 256 * 1024
 #: The worker's upkeep does not look at it before it is whole: trials are not stored in their order.
 _WHOLE_BEFORE = timedelta(days=1)
-#: Tags of an imported experiment, and of one that is not whole: it stays so where the import is killed.
-_IMPORTED, _UNFINISHED = "imported from NNI", "import from NNI not finished"
+#: The tag of an imported experiment.
+_IMPORTED = "imported from NNI"
 
 
 def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_trial_number: int | None = None
@@ -62,9 +63,8 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
     """
     known = imported_before(archive)
     if known is not None:
-        if _UNFINISHED in known.tags:
-            raise Refused(f"An import of {archive.id} as experiment {known.public_id} is under way or was interrupted. "
-                          "If no import is under way, delete that experiment and import it again.")
+        if known.reason == "import_unfinished":
+            raise Refused(f"Experiment {known.public_id}: {reason_of(known)}")
         if not go_on:
             raise Refused(f"{archive.id} was already imported as experiment {known.public_id}. To continue it, add "
                           "--continue. To import it again, delete that experiment first.")
@@ -74,15 +74,16 @@ def import_archive(archive: Archive, owner: User, *, go_on: bool = False, max_tr
     parsed = _parsed(archive, go_on, max_trial_number)
     experiment = create_stopped(
         parsed, owner, check_first=go_on, foreign_id=archive.id, created_at=archive.started, started_at=archive.started,
-        ended_at=archive.ended, running_seconds=archive.duration, status=_status(archive),
+        ended_at=archive.ended, running_seconds=archive.duration, status=ExperimentStatus.STOPPED,
+        **said(Reason("import_unfinished", foreign_id=archive.id)),
         next_sequence_id=max((trial.sequence_id or 0 for trial in archive.trials), default=-1) + 1,
-        next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, _UNFINISHED],
+        next_ask=_next_parameter_id(archive), tags=[*parsed.settings.tags, _IMPORTED],
         look_after_at=timezone.now() + _WHOLE_BEFORE)
     try:
         for start in range(0, len(archive.trials), CHUNK):
             _store(experiment, archive.trials[start:start + CHUNK], archive.ended)
         _record_results(experiment, archive)
-        Experiment.objects.filter(pk=experiment.pk).update(tags=[*parsed.settings.tags, _IMPORTED])
+        Experiment.objects.filter(pk=experiment.pk).update(status=_status(archive), **said(""))
         if go_on:
             intents.resume(experiment, owner)
     except BaseException:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from nniweb.experiments.actions import change_and_undo
+from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.actions.imported_results import imports_of
 from nniweb.experiments.config import ConfigInvalid, parse_experiment_config
 from nniweb.experiments.errors import Refused
@@ -416,9 +416,15 @@ def test_an_import_that_was_killed_in_the_middle_is_not_taken_for_a_whole_one(ad
         with pytest.raises(Killed):
             import_archive(read_archive(kept), admin)
     Experiment.objects.update(deleted_at=None)  # who is killed does not write that either
-    assert Experiment.objects.get().tags == ["import from NNI not finished"]
-    with pytest.raises(Refused, match="is under way or was interrupted"):
+    broken = Experiment.objects.get()
+    assert (broken.status, broken.reason) == ("STOPPED", "import_unfinished")
+    Experiment.objects.update(tags=["what people write here decides nothing"])
+    with pytest.raises(Refused, match="is under way or was interrupted. If no import is under way, delete this"):
         import_archive(read_archive(kept), admin, go_on=go_on, max_trial_number=90)
+    with pytest.raises(Refused, match="is under way or was interrupted"):
+        intents.resume(broken)
+    intents.delete(broken)
+    assert import_archive(read_archive(kept), admin).reason == ""
 
 
 def test_a_second_import_and_other_folders_are_refused_with_a_sentence(admin, kept: Path, tmp_path: Path) -> None:
