@@ -103,6 +103,11 @@ def _is_administrator(user: User) -> bool:
     return user.is_active and user.is_admin
 
 
+def hold(user: User) -> None:
+    """Until the transaction ends, requests that are counted for this person wait for each other."""
+    list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
+
+
 def _hold_administrators() -> None:
     """Two of them who remove each other at one moment do it one after the other."""
     everybody = User.objects.filter(Q(role=Role.ADMIN) | Q(is_superuser=True)).order_by("pk")
@@ -197,10 +202,11 @@ def make_token(user: User, by: User, *, name: str, scope: Scope, expires_at: dat
         raise Refused(f"The token of this request expires at {until.isoformat()}. A token that it makes cannot expire "
                       "later.",
                       "expires_at")
-    if ApiToken.objects.filter(user=user, ended_at=None).count() >= MOST_TOKENS:
-        raise Refused(f"{user.username} has {MOST_TOKENS} tokens already, which is the maximum. Remove tokens that are "
-                      "no longer used.")
     with transaction.atomic():
+        hold(user)
+        if ApiToken.objects.filter(user=user, ended_at=None).count() >= MOST_TOKENS:
+            raise Refused(f"{user.username} has {MOST_TOKENS} tokens already, which is the maximum. Remove tokens that "
+                          "are no longer used.")
         secret, token = ApiToken.make_with_row(user, name, scope, expires_at, **(leash.fields if leash else {}))
         said = {} if leash is None else {**leash.fields, "clusters": [cluster.name for cluster in leash.clusters]}
         audit.record("token.create", token, of=user.username, scope=scope,

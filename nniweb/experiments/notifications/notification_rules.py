@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.access.accounts import hold
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
@@ -29,6 +30,7 @@ def create_rule(owner: User, wish: Mapping[str, Any]) -> tuple[NotificationRule,
     """A new rule and its secret, which is never given again; "" for mail. ``wish`` is as REST takes it."""
     fields, secret = _read(owner, dict(wish), None)
     with transaction.atomic():
+        hold(owner)
         if NotificationRule.objects.filter(owner=owner).count() >= MOST_RULES:
             raise Refused(f"You already have {MOST_RULES} notifications, which is the maximum. Remove one first.")
         rule = NotificationRule.objects.create(owner=owner, created_at=timezone.now(), **fields)

@@ -1,13 +1,17 @@
 """A token does what its scope says, never more than its person, until it expires."""
 
+import contextlib
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from nniweb.experiments.access import accounts
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken
 from nniweb.experiments.models.account import Role, Scope
+from tests.nniweb.at_once import at_once
 
 
 def outcomes(client, experiment) -> tuple[int, int, int]:
@@ -126,3 +130,17 @@ def test_a_name_that_hides_what_stands_beside_it_is_refused_wherever_a_token_is_
     assert (answer.status_code, said in answer.content.decode()) == (200, True)
     assert ApiToken.objects.count() == before
     assert api.post("/api/v1/tokens/", {"name": "Büro, 2. Stock – 夜 🚀"}, "json").status_code == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_those_that_are_made_at_one_moment_are_counted_one_after_the_other(max_, monkeypatch) -> None:
+    monkeypatch.setattr(accounts, "MOST_TOKENS", 2)
+    made: list[bool] = []
+
+    def make(_: int) -> None:
+        with contextlib.suppress(Refused):
+            accounts.make_token(max_, max_, name="one of many", scope=Scope.READ, expires_at=None)
+            made.append(True)
+
+    at_once(*[make] * 6)
+    assert len(made) == ApiToken.objects.filter(user=max_).count() == 2

@@ -1,5 +1,6 @@
 """Notifications over REST and on their pages: everybody their own, secrets never given again."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -9,9 +10,12 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import NotificationDelivery, NotificationRule, User
-from nniweb.experiments.notifications.notification_rules import MOST_RULES
+from nniweb.experiments.notifications import notification_rules
+from nniweb.experiments.notifications.notification_rules import MOST_RULES, create_rule
 from nniweb.experiments.secrets.sealing import unseal
+from tests.nniweb.at_once import at_once
 
 BASE = "/api/v1/notifications/"
 URL = "https://hook.example/services/T0/very-secret-path?key=very-secret-key"
@@ -170,6 +174,20 @@ def test_there_is_a_most_of_them(as_user, alice) -> None:
     answer = as_user(alice).post(BASE, WEBHOOK)
     assert answer.status_code == 409
     assert "50 notifications" in answer.json()["errors"][0]["message"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_those_that_are_made_at_one_moment_are_counted_one_after_the_other(alice, monkeypatch) -> None:
+    monkeypatch.setattr(notification_rules, "MOST_RULES", 2)
+    answers: list[bool] = []
+
+    def create(_: int) -> None:
+        with contextlib.suppress(Refused):
+            create_rule(alice, {**WEBHOOK, "on_failed": True})
+            answers.append(True)
+
+    at_once(*[create] * 6)
+    assert len(answers) == NotificationRule.objects.count() == 2
 
 
 def test_the_form_is_filled_in_for_an_experiment_one_may_see(alice, ada, make_experiment) -> None:
