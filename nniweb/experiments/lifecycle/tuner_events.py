@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Max, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from nniweb.experiments.checkpoints.joined_attempts import values_before
 from nniweb.experiments.models import Attempt, Experiment, Metric, Trial, TunerEvent
@@ -73,12 +74,16 @@ def reports_of(experiment: Experiment, results: QuerySet[Metric]) -> Iterator[di
 
 
 def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[dict[str, Any]]:
-    """Intermediate results and ends of trials up to a revision, trial by trial.
+    """Intermediate results and ends of trials up to a revision, trial by trial, in the order of their ends. One that
+    has not ended comes before those that ended after its last result: they took no part in the verdict on it.
 
     A trial that has changed since is among them, without its end: that is told when the change is.
     """
+    last_heard = Metric.objects.filter(attempt__trial=OuterRef("pk"), kind=contract.PERIODICAL).order_by().values(
+        "attempt__trial").annotate(at=Max("received_at")).values("at")
     trials = Trial.objects.filter(experiment=experiment, intermediate_count__gt=0)
-    for pk, public_id, status, revision in trials.order_by("sequence_id").values_list(
+    in_order = trials.order_by(Coalesce("ended_at", Subquery(last_heard)), "sequence_id")
+    for pk, public_id, status, revision in in_order.values_list(
             "pk", "public_id", "status", "revision").iterator():
         for report in reports_of(experiment, Metric.objects.filter(
                 attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by("attempt", "n")):

@@ -1,6 +1,7 @@
 """Puts intermediate results in order and asks the assessor about them."""
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,18 @@ class Assessment:
         self._assessor = assessor
         self._curves: dict[str, _Curve] = {}
         self._ended: set[str] = set()
+        self._is_replayed = False
+
+    @contextlib.contextmanager
+    def replay(self) -> Iterator[None]:
+        """Entered around a record that is told again. What a trial has passed before stays passed, though more trials
+        have ended since: of a running one only the verdict on its present length counts.
+        """
+        self._is_replayed = True
+        try:
+            yield
+        finally:
+            self._is_replayed = False
 
     def intermediate(self, reports: Iterable[Mapping[str, Any]]) -> list[str]:
         """File ``{"trial", "sequence", "value"}`` reports, some with ``inherited``; returns the trials to stop now."""
@@ -63,7 +76,9 @@ class Assessment:
         if report.get("inherited"):
             return False
         for length in range(judged + 1, len(curve.complete) + 1):
-            if not curve.is_stopped and self._assessor.should_stop(trial, curve.complete[:length]):
+            if self._is_replayed:
+                curve.is_stopped = self._assessor.should_stop(trial, curve.complete[:length])
+            elif not curve.is_stopped and self._assessor.should_stop(trial, curve.complete[:length]):
                 curve.is_stopped = True
                 return True
         return False

@@ -18,7 +18,7 @@ class Assessor(ABC):
     def should_stop(self, trial: str, values: list[Any]) -> bool:
         """Whether to stop this trial now. ``values`` are its intermediate results so far, the newest last.
 
-        Called once for each new length; not again after it has returned True for the trial.
+        Called once for each new length; not again after it has returned True for the trial, except in a replay.
         """
 
     def trial_end(self, trial: str, values: list[Any], succeeded: bool) -> None:

@@ -59,7 +59,7 @@ class ExperimentTuning:
         """Replay what was recorded, oldest first. Returns the running trials that the assessor wants stopped: whether
         that was carried out before the interruption is not known here.
         """
-        with self._tuner.replay():
+        with self._tuner.replay(), self._assessment.replay() if self._assessment else contextlib.nullcontext():
             if self._advisor is not None:
                 return self._restore_advisor(history)
             self._tuner.restore(self._assess_and_pass_on(history))

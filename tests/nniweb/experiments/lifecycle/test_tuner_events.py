@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -24,3 +25,20 @@ def test_a_trial_that_has_changed_since_is_told_as_far_as_it_was(make_attempt: C
         ("intermediate", 1)]
     assert [(event["event"], event.get("sequence")) for event in assessor_history(experiment, 9)] == [
         ("intermediate", 1), ("intermediate", 2), ("trial_end", None)]
+
+
+def test_a_running_trial_is_told_before_those_that_ended_after_its_last_result(make_attempt: Callable[..., Attempt]
+                                                                               ) -> None:
+    began = timezone.now()
+    order = []
+    experiment = None
+    for ends_after, status in ((9, "SUCCEEDED"), (3, "SUCCEEDED"), (None, "RUNNING")):
+        attempt = make_attempt(experiment, status=status, revision=1, intermediate_count=1, ended_at=(
+            None if ends_after is None else began + timedelta(minutes=ends_after)))
+        experiment = attempt.trial.experiment
+        order.append(attempt.trial.public_id)
+        Metric.objects.create(attempt=attempt, n=1, kind="PERIODICAL", sequence=0, value="1", number=1.0,
+                              recorded_at=began, received_at=began + timedelta(minutes=5), revision=1)
+    assert experiment is not None
+    assert [event["trial"] for event in assessor_history(experiment, 9) if event["event"] == "intermediate"] == [
+        order[1], order[2], order[0]]

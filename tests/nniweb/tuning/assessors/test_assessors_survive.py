@@ -95,3 +95,25 @@ def test_failures_nan_and_doubles_spare_the_best_too(name: str, args: dict[str, 
 def test_a_restart_in_the_middle_changes_no_verdict(name: str, args: dict[str, Any], restart_at: tuple[int, int]
                                                     ) -> None:
     assert Run(name, args, is_rough=True).go(restart_at) == Run(name, args, is_rough=True).go()
+
+
+@EACH
+def test_a_trial_that_began_slowly_is_not_stopped_by_a_restart_after_faster_ones_have_ended(
+        name: str, args: dict[str, Any]) -> None:
+    first = tuning(name, args)
+    stopped: list[str] = []
+
+    def told(trial: str, step: int, value: float) -> Record:
+        report = {"trial": trial, "sequence": step, "value": value}
+        stopped.extend(first.intermediate([report])["stop"])
+        return [{"event": "intermediate", **report}]
+
+    slow = [event for step in range(5) for event in told("slow", step, 0.1)]
+    history: Record = []
+    for trial in ("t0", "t1", "t2", "t3"):
+        history += [event for step in range(STEPS) for event in told(trial, step, 0.3 + 0.04 * step)]
+        history.append({"event": "trial_end", "trial": trial, "succeeded": True})
+        first.trial_end(trial, True)
+    slow += told("slow", 5, 0.9)
+    assert stopped == []
+    assert tuning(name, args).restore([*history, *slow]) == {"stop": []}  # trial by trial, as the server tells it
