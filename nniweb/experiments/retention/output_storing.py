@@ -93,5 +93,6 @@ def _store_one(job_name: str, stream: str, rows: Sequence[_Found], pace: Pace) -
             stored_end=pieces[-1].offset + len(pieces[-1].data), skipped=sum(piece.skipped for piece in pieces))
         if is_there:
             TrialOutput.objects.filter(pk__in=others).delete()
-    if not is_there:  # removed meanwhile
+    # removed meanwhile, or moved by another worker, whose file it is then
+    if not is_there and not TrialOutput.objects.filter(pk=first, storage_path=stored.path).exists():
         default_storage.delete(stored.path)

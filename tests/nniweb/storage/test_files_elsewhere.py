@@ -37,6 +37,7 @@ from nniweb.experiments.models import (
     TrialOutput,
 )
 from nniweb.experiments.output import segments
+from nniweb.experiments.retention import output_storing
 from nniweb.observability.readiness import readiness
 from nniweb.storage import elsewhere as elsewhere_module
 from nniweb.storage.elsewhere import StorageElsewhere, StorageFailed, elsewhere
@@ -240,6 +241,23 @@ def test_what_is_damaged_or_lost_of_it_is_said_and_not_shown(
         client.force_login(admin)
         page = client.get(f"/trials/{attempt.trial.public_id}/")
         assert (page.status_code, sentence in page.content.decode()) == (200, True)
+
+
+def test_two_workers_that_move_the_same_output_keep_it(
+        make_attempt: Any, storage: StorageElsewhere, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = ended_attempt(make_attempt, (0, b"kept", 0))
+    store_segment = output_storing.store_segment
+
+    def store_when_another_has(*segment: Any) -> segments.StoredSegment:
+        monkeypatch.setattr(output_storing, "store_segment", store_segment)
+        look_after(attempt.trial.experiment)  # it is to be looked at anew, so another worker takes it, too
+        return store_segment(*segment)
+
+    monkeypatch.setattr(output_storing, "store_segment", store_when_another_has)
+    look_after(attempt.trial.experiment)
+    row = TrialOutput.objects.get()
+    assert (row.storage_path, row.stored_sha256) != (None, None)
+    assert segments.read_segment(row.storage_path, row.stored_sha256) == ((0, b"kept", 0),)
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["retention", "deletion"])
