@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from datetime import datetime
@@ -11,7 +12,7 @@ from django.conf import settings
 
 from nniweb import __version__
 from nniweb.backups import database
-from nniweb.backups.taking import DATABASE, expected, take
+from nniweb.backups.taking import DATABASE, discard, expected, take
 from nniweb.storage.data_folder import prepare
 
 #: How many of these backups are kept.
@@ -43,6 +44,7 @@ def make(now: datetime, say: Callable[[str], None]) -> Path | None:
         return None
     try:
         prepare(folder())
+        _remove_what_killed_starts_left()
         _need_room()
         path = folder() / f"before-{__version__}-{now:%Y%m%d-%H%M%S}.tar.gz"
         say(f"The database has an older version. It is backed up to {path} before the upgrade. {expected([DATABASE])}")
@@ -60,6 +62,14 @@ def remove_old_ones() -> None:
     """Keep the newest ``KEPT``."""
     for path in _all()[:-KEPT]:
         path.unlink(missing_ok=True)
+
+
+def _remove_what_killed_starts_left() -> None:
+    """Each start makes a backup of another name, so what one was killed at is not gone on with. Raises OSError."""
+    remove_old_ones()
+    for left in folder().glob(f".{_PATTERN}.partial"):
+        with contextlib.suppress(database.CannotCopy):  # not ours: it stays
+            discard(left.with_name(left.name[1:].removesuffix(".partial")))
 
 
 def _all() -> list[Path]:

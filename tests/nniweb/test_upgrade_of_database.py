@@ -187,6 +187,20 @@ def test_without_a_backup_nothing_is_changed_and_the_choice_is_named(
 
 
 @pytest.mark.usefixtures("older")
+def test_what_starts_that_were_killed_have_left_does_not_pile_up(data: Path, said: list[str]) -> None:
+    (data / "backups").mkdir(parents=True)
+    for minute in range(5):
+        (data / "backups" / f"before-{__version__}-20260101-00{minute:02}00.tar.gz").touch()
+    copied = data / "backups" / f".before-{__version__}-20260101-000500.tar.gz.partial"
+    copied.mkdir(mode=0o700)
+    (copied / "database").write_bytes(b"a part of it")
+    path = backup_before.make(timezone.now(), said.append)
+    assert path is not None
+    assert sorted(one.name for one in (data / "backups").iterdir()) == [
+        *(f"before-{__version__}-20260101-000{minute}00.tar.gz" for minute in (2, 3, 4)), path.name]
+
+
+@pytest.mark.usefixtures("older")
 def test_whoever_has_a_backup_of_his_own_says_so(data: Path, said: list[str], settings: LazySettings) -> None:
     settings.UPGRADE_BACKUP = False
     with pytest.raises(CannotUpgrade, match="was not changed"):
