@@ -6,7 +6,7 @@ Whatever moment it is interrupted at, the same call goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -54,11 +54,9 @@ def _remove_one(checkpoint: Checkpoint, pace: Pace, is_over: Callable[[], bool])
     while uses := dict(_removed_together(
             ((use, chunk), size)
             for use, chunk, size in its_uses.values_list("pk", "chunk", "chunk__size")[:_files_at_once()])):
-        with pace.measured():
-            CheckpointChunkUse.objects.filter(pk__in=list(uses)).delete()
-            # those that nobody has asked for since it was sent; the others are left to ``remove_unused_chunks``
-            _remove_unused(experiment, CheckpointChunk.objects.filter(
-                pk__in=list(uses.values()), wanted_at__lte=checkpoint.stored_at), checkpoint.removed_at)
+        # those that nobody has asked for since it was sent; the others are left to ``remove_unused``
+        chunks = CheckpointChunk.objects.filter(pk__in=list(uses.values()), wanted_at__lte=checkpoint.stored_at)
+        _remove_unused(experiment, chunks, checkpoint.removed_at, pace, uses=list(uses))
         if is_over():
             return
     with pace.measured():
@@ -94,17 +92,22 @@ def _files_at_once() -> int:
     return MOST_ELSEWHERE
 
 
-def _remove_unused(experiment: Experiment, chunks: QuerySet[CheckpointChunk], now: datetime | None,
-                   most: int = MOST_FILES) -> int:
-    """Those of these chunks that no checkpoint has. Within the caller's transaction."""
-    used = CheckpointChunkUse.objects.filter(chunk=OuterRef("pk"))
-    unused = _removed_together(chunks.filter(~Exists(used)).values_list("pk", "size")[:most])
-    # holds the rows: from here on whoever asks for one waits, and those that were asked for meanwhile stay
-    chunks.filter(pk__in=unused).update(lost_at=now)
-    gone = dict(chunks.filter(~Exists(used), pk__in=unused).values_list("pk", "sha256"))
-    CheckpointChunk.objects.filter(pk__in=list(gone)).delete()
-    for sha256 in gone.values():
-        remove_file(chunk_path(experiment.public_id, sha256))
+def _remove_unused(experiment: Experiment, chunks: QuerySet[CheckpointChunk], now: datetime | None, pace: Pace,
+                   most: int = MOST_FILES, uses: Sequence[int] = ()) -> int:
+    """Those of these chunks that no checkpoint has; with them these uses (primary keys)."""
+    unused = chunks.filter(~Exists(CheckpointChunkUse.objects.filter(chunk=OuterRef("pk")).exclude(pk__in=uses)))
+    keys = _removed_together(unused.values_list("pk", "size")[:most])
+    if not is_cheap_to_ask():
+        # committed first: if the storage fails at the second file, no row says that the first is still there
+        unused.filter(pk__in=keys).update(lost_at=now)
+    with pace.measured():
+        CheckpointChunkUse.objects.filter(pk__in=uses).delete()
+        # holds the rows: from here on whoever asks for one waits, and those that were asked for meanwhile stay
+        chunks.filter(pk__in=keys).update(lost_at=now)
+        gone = dict(unused.filter(pk__in=keys).values_list("pk", "sha256"))
+        CheckpointChunk.objects.filter(pk__in=list(gone)).delete()
+        for sha256 in gone.values():
+            remove_file(chunk_path(experiment.public_id, sha256))
     return len(gone)
 
 
@@ -117,10 +120,8 @@ def remove_unused(experiment: Experiment, now: datetime, pace: Pace, is_over: Ca
                               stored_at__isnull=False).update(removed_at=now)
     while not is_over():
         most = _files_at_once()
-        with pace.measured():
-            count = _remove_unused(experiment, CheckpointChunk.objects.filter(
-                experiment=experiment, wanted_at__lt=before), now, most)
-        if not count:
+        if not _remove_unused(experiment, CheckpointChunk.objects.filter(
+                experiment=experiment, wanted_at__lt=before), now, pace, most):
             return True
     return False
 

@@ -10,9 +10,11 @@ import tarfile
 import pytest
 from django.core.files.base import ContentFile, File
 from django.core.files.storage import Storage
+from django.utils import timezone
 
 from nniweb.experiments.checkpoints import chunk_files
 from nniweb.experiments.checkpoints.chunk_files import StorageFailed, chunk_path
+from nniweb.experiments.checkpoints.stored_checkpoints import missing_chunks
 from nniweb.experiments.checks import checkpoint_storage_can_be_made
 from nniweb.experiments.downloads.checkpoint_download import CheckpointDamaged, checkpoint_pieces, manifest_of
 from nniweb.experiments.models import Checkpoint, CheckpointChunk
@@ -102,6 +104,25 @@ def test_while_it_is_away_keepers_and_the_upkeep_try_again_later(application, ma
     assert call(application, "POST", f"trials/{attempt.job_name}/chunks/several", chunk_pack.pack([b"a"]))[0] == 405
     assert upkeep().remove_old_checkpoints()
     assert Checkpoint.objects.count() == 2
+
+
+def test_a_chunk_that_was_removed_before_it_went_away_is_asked_for_again(
+        application, make_attempt, upkeep, storage: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = make_attempt()
+    save_some(application, attempt, (b"one", b"two", b"three"), (b"four",), (b"five",))
+    remove = chunk_files.checkpoint_storage.delete
+
+    def remove_one(name: str) -> None:
+        remove(name)
+        storage.is_away = True
+
+    monkeypatch.setattr(storage, "delete", remove_one)
+    assert not upkeep().remove_old_checkpoints()
+    storage.is_away = False
+    hashes = {hashlib.sha256(content).hexdigest() for content in (b"one", b"two", b"three", b"four", b"five")}
+    gone = {sha256 for sha256 in hashes if not any(name.endswith(sha256) for name in storage.files)}
+    assert len(gone) == 1
+    assert gone <= set(missing_chunks(attempt.trial.experiment, sorted(hashes), timezone.now()))
 
 
 def test_while_it_is_away_the_upkeep_asks_it_once_a_minute(application, make_attempt, storage: Elsewhere, caplog
