@@ -82,6 +82,8 @@ def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[di
     last_heard = Metric.objects.filter(attempt__trial=OuterRef("pk"), kind=contract.PERIODICAL).order_by().values(
         "attempt__trial").annotate(at=Max("received_at")).values("at")
     trials = Trial.objects.filter(experiment=experiment, intermediate_count__gt=0)
+    if experiment.has_own_tuner:
+        trials = trials.filter(variant=None)  # it is told results of the code alone
     in_order = trials.order_by(Coalesce("ended_at", Subquery(last_heard)), "sequence_id")
     for pk, public_id, status, revision in in_order.values_list(
             "pk", "public_id", "status", "revision").iterator():

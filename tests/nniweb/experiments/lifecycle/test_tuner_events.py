@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from nniweb.experiments.lifecycle.tuner_events import assessor_history
-from nniweb.experiments.models import Attempt, Metric
+from nniweb.experiments.models import Attempt, CodeVariant, Experiment, Metric
 
 pytestmark = pytest.mark.django_db
 
@@ -42,3 +42,16 @@ def test_a_running_trial_is_told_before_those_that_ended_after_its_last_result(m
     assert experiment is not None
     assert [event["trial"] for event in assessor_history(experiment, 9) if event["event"] == "intermediate"] == [
         order[1], order[2], order[0]]
+
+
+def test_a_custom_tuner_that_is_made_again_is_told_no_results_of_changed_code(make_attempt: Callable[..., Attempt]
+                                                                              ) -> None:
+    now = timezone.now()
+    attempt = make_attempt(status="RUNNING", revision=1, intermediate_count=1, variant=CodeVariant.objects.create(
+        sha256="a" * 64, size=1, changed_bytes=1, file_count=1, storage_path="variants/a", last_used=now))
+    Metric.objects.create(attempt=attempt, n=1, kind="PERIODICAL", sequence=0, value="1", number=1.0, recorded_at=now,
+                          received_at=now, revision=1)
+    experiment = Experiment.objects.get()
+    assert len(list(assessor_history(experiment, 9))) == 1
+    experiment.tuner = {"class_name": "own.Advisor"}
+    assert list(assessor_history(experiment, 9)) == []
