@@ -150,12 +150,14 @@ class TunerSessions:
             self.forget(experiment.pk)  # somebody brought results from elsewhere, or chose another tuner
         full = Experiment.objects.get(pk=experiment.pk)
         history = tuner_history(full)
-        changes = sum(event["event"] == "search_space" for event in history)
+        spaces = [event["search_space"] for event in history if event["event"] == "search_space"]
+        # of several changes between two rounds it was told the last one
+        version = full.search_space_version if spaces and spaces[-1] == full.search_space else len(spaces)
         # the space it began with; later ones are part of the history
         space = full.config.get("searchSpace", full.search_space) if full.search_space_version else full.search_space
         now = present(full.pk)
         assessed_upto = full.revision if now is None else now.revision
-        state = _Opened(full.public_id, changes, assessed_upto, len(history), len(history), full.tuner)
+        state = _Opened(full.public_id, version, assessed_upto, len(history), len(history), full.tuner)
         self._opened[experiment.pk] = state
         logger.info("experiment %s: its tuner, %s, is created%s", full.public_id, _name_of(full.tuner),
                     f" again from {len(history)} stored events" if history else "")

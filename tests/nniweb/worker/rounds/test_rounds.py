@@ -508,6 +508,20 @@ def test_a_new_search_space_reaches_the_tuner(rig: Rig) -> None:
     assert TunerEvent.objects.filter(data__event="search_space").count() == 1
 
 
+def test_a_tuner_that_is_made_again_is_not_told_a_search_space_again(rig: Rig) -> None:
+    experiment = rig.experiment(trial_concurrency=1)
+    [first] = rig.submitted(experiment, 1)
+    for value in (7, 8):  # between two rounds
+        change_and_undo.change(experiment, {"search_space": {"y": {"_type": "choice", "_value": [value, 9]}}})
+    report(first, 0.5)
+    second = rig.submitted(experiment, 2)[1]
+    os.kill(rig.tuner_client.pid, signal.SIGKILL)
+    report(second, 0.5)
+    rig.submitted(experiment, 3)
+    assert [event["event"] for event in TunerEvent.objects.order_by("number").values_list("data", flat=True)] == [
+        "ask", "search_space", "tell", "ask", "tell", "ask"]
+
+
 def test_a_wrong_search_space_names_its_field_and_changes_nothing(rig: Rig) -> None:
     experiment = rig.experiment()
     with pytest.raises(Refused) as refused:
