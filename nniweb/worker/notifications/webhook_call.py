@@ -6,6 +6,7 @@ used, since they would resolve the name again.
 """
 
 import http.client
+import io
 import socket
 import ssl
 import threading
@@ -13,13 +14,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from nniweb.experiments.clusters.public_addresses import NotPublic, addresses_of
 from nniweb.experiments.notifications.webhook_address import ALLOWED_BY, WebhookAddress
 
 CONNECT_SECONDS = 5.0
-#: Bytes that are read of an answer.
-MOST_READ = 2000
+#: Bytes that are read of an answer, and with its headers and whatever frames it.
+MOST_READ, MOST_RECEIVED = 2000, 1024 * 1024
 
 
 class CallFailed(Exception):
@@ -32,6 +34,33 @@ class Answer:
     text: str
     #: Seconds, 0 where the receiver did not ask for a pause.
     retry_after: int
+
+
+class _Limited(io.RawIOBase):
+    """What a connection brings; after MOST_RECEIVED bytes as if it had ended."""
+
+    def __init__(self, source: io.RawIOBase) -> None:
+        self._source, self._left = source, MOST_RECEIVED
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        count: int | None = self._source.readinto(memoryview(buffer)[:self._left])
+        self._left -= count or 0
+        return count
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+class _LimitedResponse(http.client.HTTPResponse):
+    """The standard library reads a chunk of -1 bytes to the end of the connection, however much comes."""
+
+    def __init__(self, connection: socket.socket, *args: Any, **more: Any) -> None:
+        super().__init__(connection, *args, **more)
+        self.fp = io.BufferedReader(_Limited(self.fp.detach()))
 
 
 def post(address: WebhookAddress, body: bytes, headers: Mapping[str, str], *, also_private: bool, seconds: float
@@ -79,6 +108,7 @@ def _talk(address: WebhookAddress, plain: socket.socket, body: bytes, headers: M
         connected = ssl.create_default_context().wrap_socket(plain, server_hostname=address.host)
     try:
         connection = http.client.HTTPConnection(address.host, address.port)
+        connection.response_class = _LimitedResponse
         connection.auto_open = 0  # it never connects by itself, which would ask for the name again
         connection.sock = connected
         connection.putrequest("POST", address.target, skip_host=True, skip_accept_encoding=True)

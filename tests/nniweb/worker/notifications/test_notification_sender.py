@@ -1,5 +1,6 @@
 """Messages reach their receivers over real HTTP and SMTP: signed, tried again, once, and nowhere they must not go."""
 
+import contextlib
 import email
 import hashlib
 import hmac
@@ -349,6 +350,31 @@ def test_an_answer_byte_by_byte_ends_in_time() -> None:
                  seconds=1)
         over.set()
         thread.join(30)
+
+
+def test_an_answer_whose_chunk_has_less_than_no_bytes_is_not_read_to_its_end() -> None:
+    """Everything that came was kept in memory, for as long as a receiver may take."""
+    taken = 0
+
+    def send_without_end(server: socket.socket) -> None:
+        nonlocal taken
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n")
+            while taken < 64 * 2**20:
+                connection.sendall(bytes(2**20))
+                taken += 2**20
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = threading.Thread(target=send_without_end, args=[server], daemon=True)
+        sender.start()
+        with pytest.raises(CallFailed):
+            post(read_webhook_url(f"http://127.0.0.1:{server.getsockname()[1]}/"), b"{}", {}, also_private=True,
+                 seconds=20)
+        sender.join(10)
+    assert taken < 32 * 2**20
+
 
 
 def test_a_long_answer_is_cut_and_no_log_has_a_secret(rule: NotificationRule, receiver: WebhookReceiver, caplog
