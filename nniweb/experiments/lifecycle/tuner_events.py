@@ -77,7 +77,7 @@ def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[di
     """Intermediate results and ends of trials up to a revision, trial by trial, in the order of their ends. One that
     has not ended comes before those that ended after its last result: they took no part in the verdict on it.
 
-    A trial that has changed since is among them, without its end: that is told when the change is.
+    A trial that has ended since is among them, without its end: that is told when the tuner's is.
     """
     last_heard = Metric.objects.filter(attempt__trial=OuterRef("pk"), kind=contract.PERIODICAL).order_by().values(
         "attempt__trial").annotate(at=Max("received_at")).values("at")
@@ -85,10 +85,10 @@ def assessor_history(experiment: Experiment, up_to_revision: int) -> Iterator[di
     if experiment.has_own_tuner:
         trials = trials.filter(variant=None)  # it is told results of the code alone
     in_order = trials.order_by(Coalesce("ended_at", Subquery(last_heard)), "sequence_id")
-    for pk, public_id, status, revision in in_order.values_list(
-            "pk", "public_id", "status", "revision").iterator():
+    for pk, public_id, status, taught, revision in in_order.values_list(
+            "pk", "public_id", "status", "taught", "revision").iterator():
         for report in reports_of(experiment, Metric.objects.filter(
                 attempt__trial=pk, kind=contract.PERIODICAL, revision__lte=up_to_revision).order_by("attempt", "n")):
             yield {"event": "intermediate", **report}
-        if TrialJobStatus(status).is_end and revision <= up_to_revision:
+        if TrialJobStatus(status).is_end and (taught or revision <= up_to_revision):
             yield {"event": "trial_end", "trial": public_id, "succeeded": status == TrialJobStatus.SUCCEEDED}

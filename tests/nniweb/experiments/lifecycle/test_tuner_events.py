@@ -27,6 +27,16 @@ def test_a_trial_that_has_changed_since_is_told_as_far_as_it_was(make_attempt: C
         ("intermediate", 1), ("intermediate", 2), ("trial_end", None)]
 
 
+def test_the_end_of_a_trial_that_somebody_tags_while_the_assessor_is_made_again_is_told(
+        make_attempt: Callable[..., Attempt]) -> None:
+    attempt = make_attempt(status="SUCCEEDED", revision=9, intermediate_count=1, taught=True)
+    now = timezone.now()
+    Metric.objects.create(attempt=attempt, n=1, kind="PERIODICAL", sequence=0, value="1", number=1.0, recorded_at=now,
+                          received_at=now, revision=4)
+    told = [event["event"] for event in assessor_history(attempt.trial.experiment, 5)]
+    assert told == ["intermediate", "trial_end"], "nobody tells it later"
+
+
 def test_a_running_trial_is_told_before_those_that_ended_after_its_last_result(make_attempt: Callable[..., Attempt]
                                                                                ) -> None:
     began = timezone.now()
