@@ -1,4 +1,5 @@
-"""The one reader of YAML that people and clusters give: plain values, within limits, whatever the text says.
+"""The one reader of YAML that people and clusters give: plain values, within limits, whatever the text says. And the
+writer of what it is to read.
 
 A short text can stand for an endless document: aliases of aliases, mappings that are merged again and again, brackets
 within brackets, numbers that take minutes to work out. So what is read is counted while it is read: characters, keys
@@ -39,6 +40,11 @@ LARGEST_NUMBER = 2**1023
 LONGEST_NUMBER = 1100
 
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+#: What YAML 1.1 takes for text: the tag, the pattern, and the characters that it begins with.
+_FLOAT = ("tag:yaml.org,2002:float",
+          re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+\Z"), list("-+.0123456789"))
+#: Characters that end a line to YAML.
+_LINE_ENDS = re.compile("[\r\n\x85\u2028\u2029]")
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -121,9 +127,23 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+\Z"), list("-+.0123456789"))
+_Loader.add_implicit_resolver(*_FLOAT)
+
+
+class _Dumper(yaml.SafeDumper):
+    """The safe dumper, which puts into quotes what is a number to the reader here, and escapes ends of lines."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if _LINE_ENDS.search(text) else None)
+
+
+_Dumper.add_implicit_resolver(*_FLOAT)
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def yaml_text(value: Any, *, allow_unicode: bool = True, **style: Any) -> str:
+    """A text of which ``read_yaml`` makes the same values. ``style``: of PyYAML's ``dump``, as ``allow_unicode`` is."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=allow_unicode, **style))
 
 
 def _too_many(mark: yaml.Mark | None) -> YamlRefused:

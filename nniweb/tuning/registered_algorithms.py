@@ -15,11 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from nniweb.tuning.algorithms import ASSESSORS, TUNERS
 from nniweb.tuning.search_space.problem import InvalidInput, Problem
-from trainingservice.limited_yaml import YamlRefused, read_yaml_file
+from trainingservice.limited_yaml import YamlRefused, read_yaml_file, yaml_text
 from trialkeeper.durable_files import flush_folder, put_in_place
 
 Kind = Literal["tuner", "assessor", "advisor"]
@@ -173,7 +171,7 @@ def _write(algorithms: Iterable[RegisteredAlgorithm]) -> None:
     made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=_FILE, delete=False, encoding="utf-8") as stream:
-        yaml.safe_dump(content, stream, default_flow_style=False)
+        stream.write(yaml_text(content, allow_unicode=False))
     os.chmod(stream.name, 0o644)
     put_in_place(stream.name, str(path))
     for folder in made:

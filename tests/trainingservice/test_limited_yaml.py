@@ -1,6 +1,7 @@
 """What YAML from people and clusters may cost, and that there is one reader of it."""
 
 import ast
+import re
 import time
 import tracemalloc
 from pathlib import Path
@@ -18,6 +19,7 @@ from trainingservice.limited_yaml import (
     YamlRefused,
     read_yaml,
     read_yaml_file,
+    yaml_text,
 )
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -142,3 +144,20 @@ def test_no_other_code_reads_yaml() -> None:
                         and node.value.id == "yaml" and node.attr in readers:
                     found.add(str(file.relative_to(REPOSITORY)))
     assert found == {"trainingservice/limited_yaml.py"}
+
+
+@pytest.mark.parametrize("text", ["1e5", "1E-3", "1.e5", ".5e3", "12e4567", "1e400", "yes", "0o17", "12:30", "a\nb",
+                                  "a\n", "x\x85y", "\u2028", "\u2029x", "a\r\nb", "\ufeffa", "\U0001f600", ""])
+def test_what_is_written_is_read_as_the_same_values(text: str) -> None:
+    for style in ({}, {"default_flow_style": True}, {"default_flow_style": None, "width": 40}):
+        inner = {"c": [text, 1e-05, 2**53 + 1]}
+        for value in (text, [text, "x" * 50], {"a": {text or "b": text}}, {text or "b": inner}):
+            assert read_yaml(yaml_text({"value": value}, **style)) == {"value": value}
+
+
+def test_no_other_code_writes_yaml_for_the_reader() -> None:
+    """What PyYAML's own writers leave without quotes may be a number to the reader here."""
+    found = {str(file.relative_to(REPOSITORY)) for package in ("nniweb", "trainingservice", "trialkeeper")
+             for file in (REPOSITORY / package).rglob("*.py")
+             if re.search(r"\byaml\.(safe_)?dump", file.read_text(encoding="utf-8"))}
+    assert found == {"trainingservice/limited_yaml.py", "trainingservice/openpai/document_text.py"}, "OpenPAI reads it"

@@ -2,7 +2,6 @@
 
 import json
 
-import yaml
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -12,6 +11,7 @@ from nniweb.dashboard.experiment_tabs.head import experiment_of, tab
 from nniweb.experiments.actions.changes import in_words
 from nniweb.experiments.lifecycle.nni_ports import nni_port_words
 from nniweb.experiments.retention.policy import as_seen
+from trainingservice.limited_yaml import yaml_text
 
 #: Changes that the table has at most, the newest; REST has them all.
 SHOWN_CHANGES = 200
@@ -27,7 +27,7 @@ def config(request: HttpRequest, public_id: str) -> HttpResponse:
         "kept": as_seen(found), "nni_port": nni_port_words(found),
         "changes": [(change, in_words(change)) for change in changes],
         "undone": {change.undoes for change in changes if change.undoes is not None},
-        "resolved": yaml.safe_dump(found.config, sort_keys=False, allow_unicode=True),
+        "resolved": yaml_text(found.config),
         "constraints": found.constraints, "outcome_constraints": found.outcome_constraints,
         "search_space": json.dumps(found.search_space, indent=2, ensure_ascii=False)
         if found.search_space else ""})

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import yaml
 from django.utils import timezone
 
 from nniweb.api.experiments.experiment_changes import changes_of
@@ -27,6 +26,7 @@ from nniweb.experiments.charts.pareto_chart import pareto_chart_of
 from nniweb.experiments.charts.result_chart import chart_of
 from nniweb.experiments.models import Experiment, TrialNote
 from nniweb.experiments.queries.failures import failures_of
+from trainingservice.limited_yaml import yaml_text
 
 #: Rows of the table of trials, the best ones.
 MOST_TRIALS = 100
@@ -104,7 +104,7 @@ class ReportContent:
 
     @property
     def resolved(self) -> str:
-        return yaml.safe_dump(self.document["config"], sort_keys=False, allow_unicode=True)
+        return yaml_text(self.document["config"])
 
     @cached_property
     def changes(self) -> list[tuple[Any, Any]]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
@@ -17,6 +16,7 @@ from nniweb.experiments.launch.nameable_folders import nameable_at_a_terminal
 from nniweb.experiments.models import Cluster
 from trainingservice.base import ServiceContext
 from trainingservice.errors import TrainingServiceError
+from trainingservice.limited_yaml import yaml_text
 from trainingservice.local.shell import shell_variables
 from trainingservice.platforms import load_platform
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             raise CommandError("\n".join(f"{config}: {error}" for error in invalid.errors)) from None
         for note in notes:
             self.stderr.write(f"Note: {note}")
-        self.stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), ending="")
+        self.stdout.write(yaml_text(document), ending="")
 
     @staticmethod
     def _check(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:

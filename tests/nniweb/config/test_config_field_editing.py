@@ -5,6 +5,7 @@ import yaml
 
 from nniweb.experiments.config import ConfigInvalid
 from nniweb.experiments.config.fields.editing import EDITABLE, document_text, read_fields, write_fields
+from nniweb.experiments.config.yaml_positions import read_text
 
 TEXT = """\
 # my search
@@ -94,3 +95,11 @@ def test_a_document_is_written_so_that_people_can_read_it() -> None:
     assert "  p0: {_type: uniform, _value: [0, 1]}\n" in text
     assert max(len(line) for line in text.splitlines()) <= 110
     assert set(document) - {"tags"} <= {name.partition(".")[0] for name in EDITABLE}
+
+
+@pytest.mark.parametrize("text", ["1e5", "12e4567", "1.e-3", "a\nb", "x\x85y", "\u2028x"])
+def test_a_document_keeps_texts_that_another_reader_may_take_for_numbers_or_lines(text: str) -> None:
+    document = {"searchSpace": {"tag": {"_type": "choice", "_value": [text, "x" * 120]}, text: {"_value": [text]}},
+                "trialCommand": text, "tuner": {"classArgs": {"a": {"b": {"c": [text, "y" * 120]}}}}, text: 1}
+    assert read_text(document_text(document)).data == document
+    assert read_fields(write_fields("x: &a 1\ny: *a\n", {"trialCommand": text}))["trialCommand"] == text

@@ -11,11 +11,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.v1_conversion import is_v1
 from nniweb.experiments.config.yaml_positions import Path, SourceDocument, read_text
+from trainingservice.limited_yaml import yaml_text
 from trainingservice.words.spellings import fold
 
 #: Fields that a form may hold, as paths of the v2 form.
@@ -129,12 +128,12 @@ def _inner(value: Any) -> str:
     text = _flow(value)
     if len(text) <= _WIDTH or not isinstance(value, Mapping | list):
         return text
-    dumped = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=None)
+    dumped = yaml_text(value, width=_WIDTH, default_flow_style=None)
     return "\n" + "".join(f"    {line}\n" for line in dumped.splitlines()).rstrip("\n")
 
 
 def _flow(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**9)
+    text = yaml_text(value, default_flow_style=True, width=10**9)
     return text.removesuffix("\n").removesuffix("\n...").removesuffix("\n")
 
 

@@ -47,6 +47,14 @@ def test_what_was_changed_while_it_ran_is_part_of_the_clone(api, config, code_fo
     assert second["code_folder"] == str(code_folder)
 
 
+def test_options_that_look_like_numbers_stay_texts(api, config, code_folder) -> None:
+    launched = api.post("/api/v1/experiments/", {"config": config, "base_directory": str(code_folder)}).json()
+    space = {"commit": {"_type": "choice", "_value": ["1e5", "12e4567", "two\u2028lines"]}}
+    api.patch(f"/api/v1/experiments/{launched['id']}/", {"search_space": space, "name": "2e3"})
+    second = again(api, clone(api, launched)).json()
+    assert (second["search_space"], second["name"]) == (space, "2e3")
+
+
 def test_uploaded_code_is_used_again_as_it_was(as_user, alice, vault_config) -> None:
     client = as_user(alice)
     data = tar_of(**{"src/trial.py": "print(1)", "search_space.json": SPACE})
