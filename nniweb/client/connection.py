@@ -20,7 +20,7 @@ from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
 
 from nniweb.client.code_upload import FormBody, PreparedLaunch, Progress, prepare, read_config
-from nniweb.client.credentials import authority_file, find_token, server_address
+from nniweb.client.credentials import authority_file, checked_token, find_token, server_address
 from nniweb.client.errors import CannotReach, ClientError, FieldError, MayBeDone, NotFound, Refused, refused
 from nniweb.client.experiment import Experiment, segment
 from nniweb.middleware.require_tls import is_loopback
@@ -68,7 +68,7 @@ class Client:
         self._on_wait = on_wait
         self._authority = authority_file(ca_file)
         self._session = requests.Session()
-        self._session.auth = _Token(token if token is not None else find_token(token_file))
+        self._session.auth = _Token(checked_token(token, "token") if token is not None else find_token(token_file))
         if is_loopback(urlsplit(self.server).hostname or ""):
             self._session.trust_env = False  # a proxy of the network does not lead to this machine
 
@@ -185,6 +185,9 @@ class Client:
                 response = self._session.request(method, f"{self.server}/api/v1/{path}", allow_redirects=False,
                                                  timeout=(CONNECT_TIMEOUT, timeout), data=body, headers=sent,
                                                  verify=self._authority, **more)
+            except requests.exceptions.InvalidJSONError as error:  # it did not get as far as a connection
+                raise ClientError(f"What is to be sent cannot be written as JSON: {_innermost(error)}. Nothing was "
+                                  "sent.") from None
             except requests.RequestException as error:
                 again, trouble = _may_pass(error, repeat), self._no_answer(error, repeat)
                 asked = 0.0

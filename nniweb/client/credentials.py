@@ -70,11 +70,11 @@ def find_token(file: str | os.PathLike[str] | None = None) -> str:
     Raises TokenTrouble, with what to do.
     """
     if file is None and (held := os.environ.get("NNIWEB_TOKEN", "").strip()):
-        return _checked(held, "NNIWEB_TOKEN")
+        return checked_token(held, "NNIWEB_TOKEN")
     named = file or os.environ.get("NNIWEB_TOKEN_FILE")
     path = Path(named).expanduser() if named else default_token_file()
     try:
-        return _checked(_read_private(path), str(path))
+        return checked_token(_read_private(path), str(path))
     except FileNotFoundError:
         raise TokenTrouble(f"There is no token in {path}. Make a token on your account page. Put it into that file "
                            "(mode 600), into another file that --token-file or NNIWEB_TOKEN_FILE names, or into "
@@ -99,7 +99,8 @@ def _read_private(path: Path) -> str:
         return file.read(_LONGEST + 1)
 
 
-def _checked(text: str, where: str) -> str:
+def checked_token(text: str, where: str) -> str:
+    """The token in a text. Raises TokenTrouble, which does not repeat it. ``where`` the text comes from, for that."""
     token = text.strip()
     if not token or len(token) > _LONGEST or not token.isascii() or not token.isprintable() or " " in token:
         raise TokenTrouble(f"{where} contains no valid token. It must be one line, such as nniweb_... from your "

@@ -10,7 +10,7 @@ import pytest
 
 from nniweb.client import CannotReach, Client, Conflict, MayBeDone, NotFound, Refused, commands
 from nniweb.client import connection as connection_module
-from nniweb.client.errors import TokenTrouble
+from nniweb.client.errors import ClientError, TokenTrouble
 from tests.fakes.http_double import Answer, HttpDouble, Request
 from tests.fakes.tls_certificate import make_certificate
 
@@ -236,3 +236,20 @@ def test_a_request_of_nni_cannot_leave_its_experiment(server: Server, client: Cl
     assert client.nni("GET", "abc123abc123", "trial-log/abc123abc123/trial.log").ok
     [request] = server.requests
     assert request.path == "/nni/abc123abc123/api/v1/nni/trial-log/abc123abc123/trial.log"
+
+
+@pytest.mark.parametrize("may_repeat", [True, False])
+def test_a_value_that_json_does_not_have_is_said_at_once_and_nothing_is_sent(
+        server: Server, client: Client, may_repeat: bool) -> None:
+    with pytest.raises(ClientError, match="cannot be written as JSON: .* Nothing was sent") as wrong:
+        client.change("PATCH", "experiments/abc/", {"max_duration": float("nan")}, may_repeat=may_repeat)
+    assert not isinstance(wrong.value, CannotReach)
+    assert not server.requests
+
+
+def test_a_token_that_is_none_is_refused_without_repeating_it_and_one_with_a_line_end_is_taken(server: Server) -> None:
+    with pytest.raises(TokenTrouble) as wrong:
+        Client(server.address, token="first\nsecond")
+    assert "first" not in str(wrong.value)
+    Client(server.address, token="nniweb_secret\n").account()
+    assert server.requests[-1].headers["Authorization"] == "Token nniweb_secret"
