@@ -75,7 +75,7 @@ def exit_status_of(command: Callable[[], int], err: TextIO) -> int:
 def tell(err: TextIO, sentence: str) -> None:
     """Write it where errors go. That nobody reads it, or that the disk is full, changes nothing of what is done."""
     try:
-        print(sentence, file=err, flush=True)
+        print(words.printable_lines(sentence), file=err, flush=True)
     except OSError:
         into_nothing(err)
 
@@ -109,7 +109,7 @@ class _Commands:
         self._err = err
 
     def say(self, line: str) -> None:
-        self._out.write(f"{line}\n")
+        self._out.write(f"{words.printable_lines(line)}\n")
 
     # --- launch ----------------------------------------------------------------------------------------------
 

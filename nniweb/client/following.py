@@ -9,7 +9,14 @@ from typing import Any, Protocol, TextIO
 
 from nniweb.client.errors import CannotReach, NotFound
 from nniweb.client.experiment import Experiment
-from nniweb.client.words import best_trial_lines, front_lines, outcome_words, progress_line, readable_seconds
+from nniweb.client.words import (
+    best_trial_lines,
+    front_lines,
+    outcome_words,
+    printable_lines,
+    progress_line,
+    readable_seconds,
+)
 
 #: Seconds between two lines where the output is no terminal and something changed.
 PLAIN_LINE_EVERY = 5.0
@@ -202,6 +209,7 @@ class Follower:
         self._out.flush()
 
     def _say(self, text: str) -> None:
+        text = printable_lines(text)
         self._out.write(f"\n{text}\n" if self._line_length else f"{text}\n")
         self._line_length = 0
         self._out.flush()

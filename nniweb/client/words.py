@@ -196,6 +196,11 @@ def printable(text: str) -> str:
                    for char in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same of a text that may have several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def _best(progress: Mapping[str, Any]) -> str:
     front = progress.get("front")
     if front is not None:

@@ -12,6 +12,7 @@ from nniweb.client.connection import Client
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
 from nniweb.client.own_server import UNFINISHED, connect, own_command, own_environment
+from nniweb.client.words import printable_lines
 
 
 class Session:
@@ -30,7 +31,7 @@ class Session:
         return self._client
 
     def say(self, text: str) -> None:
-        self.out.write(f"{text}\n")
+        self.out.write(f"{printable_lines(text)}\n")
 
     def say_json(self, document: Any) -> None:
         """As NNI prints it."""

@@ -25,6 +25,7 @@ from nniweb.client.words import (
     frozen_line,
     imported_line,
     metrics_table,
+    printable_lines,
     rerun_line,
     thawed_line,
     trials_table,
@@ -91,7 +92,7 @@ class Command(AskedHere):
         if as_json:
             self._json(found)
         elif not found:
-            self.stdout.write(f"There are no experiments. Launch one: {COMMAND} launch {example_config()}")
+            self._say(f"There are no experiments. Launch one: {COMMAND} launch {example_config()}")
         else:
             self._lines(experiments_table(found))
 
@@ -106,7 +107,7 @@ class Command(AskedHere):
         else:
             self._lines(front_lines(found, front_documents(experiment)))
         self._troubles(experiment)
-        self.stdout.write(addresses.experiment_page(experiment.public_id))
+        self._say(addresses.experiment_page(experiment.public_id))
 
     def _follow(self, experiment: Experiment, options: dict[str, Any]) -> None:
         follow(experiment, self.stdout)
@@ -138,7 +139,7 @@ class Command(AskedHere):
             change_and_undo.undo_change(experiment, options["number"])
         except Refused as refused:
             raise CommandError(str(refused)) from None
-        self.stdout.write(f"Change {options['number']} of {experiment} was undone.")
+        self._say(f"Change {options['number']} of {experiment} was undone.")
 
     def _rerun(self, experiment: Experiment, options: dict[str, Any]) -> None:
         trial = Trial.objects.filter(experiment=experiment, sequence_id=options["number"]).first()
@@ -151,7 +152,7 @@ class Command(AskedHere):
                                         if changed else None)
         except Refused as refused:
             raise CommandError(str(refused)) from None
-        self.stdout.write(rerun_line(trial.sequence_id, {"sequence_id": again.sequence_id, "id": again.public_id}))
+        self._say(rerun_line(trial.sequence_id, {"sequence_id": again.sequence_id, "id": again.public_id}))
         if not worker_is_alive():
             self.stderr.write(f"No worker is alive, so the command waits. {HOW_TO_START}")
 
@@ -183,7 +184,7 @@ class Command(AskedHere):
             intents.delete(experiment, None)
         except Refused as refused:
             raise CommandError(str(refused)) from None
-        self.stdout.write(f"{experiment} was deleted.")
+        self._say(f"{experiment} was deleted.")
 
     def _troubles(self, experiment: Experiment) -> None:
         """Failed and waiting trials with their reasons, the latest first."""
@@ -191,7 +192,7 @@ class Command(AskedHere):
             TrialJobStatus.FAILED, TrialJobStatus.WAITING, TrialJobStatus.UNKNOWN]).exclude(message="").order_by(
             "-sequence_id")
         for trial in troubled[:_SHOWN]:
-            self.stdout.write(f"Trial {trial.sequence_id} ({trial.public_id}) {trial.status}: {trial.message}")
+            self._say(f"Trial {trial.sequence_id} ({trial.public_id}) {trial.status}: {trial.message}")
 
     def _steer(self, experiment: Experiment, verb: str, limits: dict[str, Any]) -> None:
         intent, said = STEERING[verb]
@@ -203,9 +204,9 @@ class Command(AskedHere):
         except Refused as refused:
             raise CommandError(str(refused)) from None
         if verb == "stop" and Experiment.objects.get(pk=experiment.pk).is_finished:
-            self.stdout.write(f"{experiment} is {experiment.status} already. There was nothing to stop.")
+            self._say(f"{experiment} is {experiment.status} already. There was nothing to stop.")
             return
-        self.stdout.write(f"{experiment} {said}")
+        self._say(f"{experiment} {said}")
         if not worker_is_alive():
             self.stderr.write(f"No worker is alive, so the command waits. {HOW_TO_START}")
 
@@ -218,14 +219,14 @@ class Command(AskedHere):
                 intents.pause(experiment, freeze=True)
         except Refused as refused:
             raise CommandError(str(refused)) from None
-        self.stdout.write(frozen_line(str(experiment), numbers))
+        self._say(frozen_line(str(experiment), numbers))
 
     def _thaw(self, experiment: Experiment, options: dict[str, Any]) -> None:
         numbers: list[int] = options["numbers"]
         keys = _keys_of(experiment, numbers) if numbers else list(
             Trial.objects.unfinished().filter(experiment=experiment).values_list("pk", flat=True))
         freezing.thaw_trials(experiment, keys)
-        self.stdout.write(thawed_line(str(experiment), numbers))
+        self._say(thawed_line(str(experiment), numbers))
 
     def _import(self, experiment: Experiment, file: Path) -> None:
         try:
@@ -239,7 +240,7 @@ class Command(AskedHere):
         except Refused as refused:
             raise CommandError("\n".join(f"{field}: {message}" if field else message
                                          for field, message in refused.errors)) from None
-        self.stdout.write(imported_line(count, str(experiment), has_ended=experiment.is_finished))
+        self._say(imported_line(count, str(experiment), has_ended=experiment.is_finished))
 
     def _export(self, experiment: Experiment, options: dict[str, Any]) -> None:
         def write(out: TextIO) -> None:
@@ -261,12 +262,15 @@ class Command(AskedHere):
         self.stderr.write(f"Written to {path}.")
 
 
+    def _say(self, text: str) -> None:
+        self.stdout.write(printable_lines(text))
+
     def _lines(self, lines: list[str]) -> None:
         for line in lines:
-            self.stdout.write(line)
+            self._say(line)
 
     def _json(self, found: Any) -> None:
-        self.stdout.write(json.dumps(found, indent=1, default=str))
+        self._say(json.dumps(found, indent=1, default=str))
 
 
 def _checked(limits: dict[str, Any]) -> dict[str, Any]:

@@ -68,3 +68,14 @@ def test_an_ended_experiment_ran_and_one_that_goes_on_runs(shown: Callable[[], l
     assert "Ran for 1 min 35 s, at most 2 trials at once" in shown()
     Experiment.objects.update(status="PAUSED", ended_at=None)
     assert "Running for 1 min 35 s, at most 2 trials at once" in shown()
+
+
+def test_both_show_what_would_move_a_terminals_cursor_as_escapes(
+        shown: Callable[[], list[str]], mice: Experiment) -> None:
+    Experiment.objects.update(name="\x1b]52;c;cm0=\x07mice", message="\x9b2Jwaits", tuner={"name": "Random"})
+    Trial.objects.create(experiment=mice, sequence_id=0, status="FAILED", message="exit \x1b[1A\rcode 1",
+                         created_at=timezone.now())
+    lines = shown()
+    assert lines[0].startswith("\\x1b]52;c;cm0=\\x07mice (abc123abc123)")
+    assert any(line.endswith("FAILED: exit \\x1b[1A\\rcode 1") for line in lines)
+    assert all(line.isprintable() for line in lines)
