@@ -1,12 +1,15 @@
 """A trial's page as it is when it is opened. static/js/pages/trial.js keeps it live."""
 
+import json
+from typing import Any
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from nniweb.dashboard.experiment_tabs.head import result_title
-from nniweb.dashboard.page_data import for_script, the_visitor
+from nniweb.dashboard.page_data import for_script, json_texts, the_visitor
 from nniweb.dashboard.trial.trial_report import TrialReport
 from nniweb.dashboard.words import mean_with_error
 from nniweb.documents.trials import LONGEST_NOTE, note_of
@@ -55,7 +58,16 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
         "is_at_rest": found.target in RESTS, "statuses": [status.value for status in TrialJobStatus],
         "advice": [(piece, places.get(piece["look_at"])) for piece in report.advice],
         "for_script": for_script({**report.for_script(), "places": places, "may_steer": steers,
-                                  "search_space": experiment.search_space})})
+                                  "search_space": experiment.search_space,
+                                  "exact": {"parameters": json_texts(report.document["parameters"]),
+                                            "options": _options(experiment.search_space)}})})
+
+
+def _options(space: Any) -> dict[str, list[str]]:
+    """The options of each choice, as JSON."""
+    return {name: [json.dumps(option, ensure_ascii=False) for option in one["_value"]]
+            for name, one in (space.items() if isinstance(space, dict) else ())
+            if isinstance(one, dict) and one.get("_type") == "choice" and isinstance(one.get("_value"), list)}
 
 
 def _number(text: str | None) -> int | None:

@@ -23,11 +23,27 @@ export class RestError extends Error {
   }
 }
 
+/** A value as JSON, with numbers that JavaScript would round, or take for whole ones. */
+export class JsonText {
+  /** @param {string} text */
+  constructor(text) {
+    this.text = text;
+  }
+
+  /** An object of such values. @param {Record<string, JsonText>} values */
+  static ofObject(values) {
+    return new JsonText(`{${Object.entries(values).map(([name, value]) => `${JSON.stringify(name)}: ${value.text}`).join(", ")}}`);
+  }
+}
+
+/** @param {unknown} body */
+const jsonOf = (body) => (body instanceof JsonText ? body.text : JSON.stringify(body));
+
 /**
  * One request; the JSON of a good answer. Throws RestError.
  * @param {"GET" | "POST" | "PATCH" | "DELETE"} method
  * @param {string} path  below /api/v1/
- * @param {unknown} [body]
+ * @param {unknown} [body]  a JsonText as it stands, else a value
  * @returns {Promise<any>}
  */
 export async function rest(method, path, body) {
@@ -38,7 +54,7 @@ export async function rest(method, path, body) {
   let response;
   try {
     response = await fetch(`/api/v1/${path}`, {
-      method, headers, credentials: "same-origin", body: body === undefined ? undefined : JSON.stringify(body),
+      method, headers, credentials: "same-origin", body: body === undefined ? undefined : jsonOf(body),
     });
   } catch {
     throw new RestError(0, [{ field: "", message: "The server does not answer. Nothing was changed; try again." }]);

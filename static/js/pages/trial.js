@@ -387,7 +387,7 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
 /** @param {string} action */
 async function act(action) {
   if (action === "change") {
-    const made = await askForChanges(trial, page.search_space);
+    const made = await askForChanges(trial, page.search_space, page.exact);
     if (made) location.assign(`/trials/${made.id}/`);
     return;
   }

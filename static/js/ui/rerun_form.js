@@ -2,19 +2,21 @@
 
 import { findInList } from "./find_in_list.js";
 import { keptCode } from "../lib/rerun_words.js";
-import { rest, RestError } from "../lib/rest.js";
+import { JsonText, rest, RestError } from "../lib/rest.js";
 
 /** Pause after the last key before the server is asked what it thinks of the values, in milliseconds. */
 const PAUSE = 300;
 
-/** @typedef {{name: string, input: HTMLInputElement | HTMLTextAreaElement, options: unknown[], original: unknown, note: HTMLElement}} Field */
+/** @typedef {{name: string, input: HTMLInputElement | HTMLTextAreaElement, options: string[], original: string, isText: boolean, first: string, note: HTMLElement}} Field */
 
 /**
  * @param {{id: string, sequence_id: number, parameters: Record<string, unknown> | null, variant?: unknown}} trial
  * @param {Record<string, any>} searchSpace
+ * @param {{parameters: Record<string, string>, options: Record<string, string[]>}} exact  values of the trial and of
+ *   choices, as JSON
  * @returns {Promise<any>} the new trial's document; null where the person kept it as it is
  */
-export function askForChanges(trial, searchSpace) {
+export function askForChanges(trial, searchSpace, exact) {
   const dialog = document.createElement("dialog");
   dialog.className = "wide-dialog";
   dialog.setAttribute("aria-labelledby", "rerun-title");
@@ -32,14 +34,14 @@ export function askForChanges(trial, searchSpace) {
   const list = words("div", "", "rerun-fields");
   list.id = "rerun-fields";
   form.append(find, list);
-  const fields = [...new Set([...Object.keys(given), ...Object.keys(searchSpace)])].map((name) => field(name, given[name], searchSpace[name]));
+  const fields = [...new Set([...Object.keys(given), ...Object.keys(searchSpace)])].map((name) => field(name, textOf(given[name], exact.parameters[name]), exact.options[name] ?? []));
   for (const { name, input, note } of fields) {
     const row = words("div", "", "rerun-field");
     const label = document.createElement("label");
     label.append(words("span", name), words("span", hint(searchSpace[name]), "quiet small"), input);
     note.className = "note small";
     note.setAttribute("role", "status");
-    row.append(label, ...datalist(input, searchSpace[name]), note);
+    row.append(label, ...datalist(input, exact.options[name] ?? []), note);
     list.append(row);
   }
   if (fields.length === 0) form.append(words("p", "This trial had no parameters, and the search space has none."));
@@ -71,7 +73,7 @@ export function askForChanges(trial, searchSpace) {
     const mine = asked;
     let notes;
     try {
-      notes = await rest("POST", `trials/${trial.id}/actions/check-parameters/`, { parameters: values });
+      notes = await rest("POST", `trials/${trial.id}/actions/check-parameters/`, JsonText.ofObject({ parameters: values }));
     } catch {
       return; // running it says what is wrong
     }
@@ -101,7 +103,7 @@ export function askForChanges(trial, searchSpace) {
       }
       /** @type {HTMLButtonElement} */ (go).disabled = true;
       try {
-        outcome = await rest("POST", `trials/${trial.id}/actions/rerun/`, { parameters: values });
+        outcome = await rest("POST", `trials/${trial.id}/actions/rerun/`, JsonText.ofObject({ parameters: values }));
         dialog.close();
       } catch (error) {
         problem.textContent = error instanceof RestError ? error.sentences : String(error);
@@ -119,40 +121,54 @@ export function askForChanges(trial, searchSpace) {
 
 /**
  * @param {string} name
- * @param {unknown} value
- * @param {any} space  the search space's entry, undefined where it has none
+ * @param {string} original  the value as JSON, "" where it has none
+ * @param {string[]} options  of a choice, as JSON
  * @returns {Field}
  */
-function field(name, value, space) {
-  const long = value !== null && typeof value === "object";
-  const input = document.createElement(long ? "textarea" : "input");
+function field(name, original, options) {
+  const isLong = original.includes("\n") || /^[[{]/.test(original);
+  const input = document.createElement(isLong || original.includes("\\n") ? "textarea" : "input");
   input.name = name;
   input.autocomplete = "off";
   input.spellcheck = false;
-  if (value !== undefined) input.value = typeof value === "string" ? value : JSON.stringify(value, null, long ? 1 : 0);
-  const options = space?._type === "choice" && Array.isArray(space._value) ? space._value : [];
-  return { name, input, options, original: value, note: document.createElement("p") };
+  input.value = asShown(original);
+  return { name, input, options, original, isText: original.startsWith('"'), first: input.value, note: document.createElement("p") };
 }
 
 /**
- * The values of all fields, each of the type it had; null where one cannot be read, and beside it why.
+ * A value as JSON: as the server wrote it, unless the trial has another one since.
+ * @param {unknown} value @param {string | undefined} exact
+ */
+function textOf(value, exact) {
+  if (value === undefined) return "";
+  return exact !== undefined && JSON.stringify(JSON.parse(exact)) === JSON.stringify(value) ? exact : JSON.stringify(value, null, value !== null && typeof value === "object" ? 1 : 0);
+}
+
+/** Texts without their quotes. @param {string} json */
+const asShown = (json) => (json.startsWith('"') ? JSON.parse(json) : json);
+
+/**
+ * The values of all fields, each of the type it had; null where one cannot be read, and beside it why. What was not
+ * touched is what it was.
  * @param {Field[]} fields
  */
 function read(fields) {
-  /** @type {Record<string, unknown>} */
+  /** @type {Record<string, JsonText>} */
   const values = {};
   let good = true;
-  for (const { name, input, options, original, note } of fields) {
+  for (const { name, input, options, original, isText, first, note } of fields) {
     const text = input.value.trim();
     input.removeAttribute("aria-invalid");
     note.textContent = "";
-    const option = options.find((one) => (typeof one === "string" ? one : JSON.stringify(one)) === text);
-    if (option !== undefined) values[name] = option;
-    else if (typeof original === "string") values[name] = input.value;
+    const option = options.find((one) => asShown(one) === text);
+    if (original !== "" && input.value === first) values[name] = new JsonText(original);
+    else if (option !== undefined) values[name] = new JsonText(option);
+    else if (isText) values[name] = new JsonText(JSON.stringify(input.value));
     else if (text === "") continue; // left out
     else {
       try {
-        values[name] = JSON.parse(text);
+        JSON.parse(text);
+        values[name] = new JsonText(text);
       } catch {
         good = false;
         note.textContent = "This is not a value: write a number, true, false, null, a [list], an {object} or a \"text\" in quotes.";
@@ -160,7 +176,7 @@ function read(fields) {
       }
     }
   }
-  return good ? values : null;
+  return good ? JsonText.ofObject(values) : null;
 }
 
 /** @param {any} space */
@@ -173,13 +189,13 @@ function hint(space) {
 /**
  * Plain options of a choice, to choose from.
  * @param {HTMLElement} input
- * @param {any} space
+ * @param {string[]} options  as JSON
  */
-function datalist(input, space) {
-  if (space?._type !== "choice" || !Array.isArray(space._value) || input instanceof HTMLTextAreaElement) return [];
+function datalist(input, options) {
+  if (!options.length || input instanceof HTMLTextAreaElement) return [];
   const list = document.createElement("datalist");
   list.id = `options-${/** @type {HTMLInputElement} */ (input).name}`;
-  list.append(...space._value.map((/** @type {unknown} */ one) => new Option("", typeof one === "string" ? one : JSON.stringify(one))));
+  list.append(...options.map((one) => new Option("", asShown(one))));
   input.setAttribute("list", list.id);
   return [list];
 }

@@ -175,6 +175,24 @@ def test_a_failed_trial_says_what_to_do_and_is_run_with_changes(server: RunningS
 
 
 @pytest.mark.slow
+def test_a_run_with_changes_keeps_what_is_not_changed_to_the_last_digit(server: RunningServer, open_page: Any,
+                                                                        tmp_path: Path) -> None:
+    values = {"seed": 2**53 + 1, "rate": 2.0, "words": "a\nb ", "layers": [1.0, {"n": 2**60 + 1}], "none": None}
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1, searchSpace={
+        "x": {"_type": "uniform", "_value": [0, 1]},
+        **{name: {"_type": "choice", "_value": [value]} for name, value in values.items()}})
+    page = open_trial(server, open_page, trials)
+    first = page.url.partition("#")[0]
+    page.get_by_role("button", name="Run with changes").click()
+    dialog = page.get_by_role("dialog")
+    dialog.locator("[name=x]").fill("9007199254740995")
+    dialog.get_by_role("button", name="Run it").click()
+    page.wait_for_url(lambda address: "/trials/" in address and not address.startswith(first))
+    parameters = server.get(f"trials/{trial_id(server, trials, 1)}/")["parameters"]
+    assert repr(sorted(parameters.items())) == repr(sorted({**values, "x": 2**53 + 3}.items()))
+
+
+@pytest.mark.slow
 def test_at_the_limit_a_run_with_changes_raises_it_by_one(server: RunningServer, open_page: Any,
                                                           tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path, maxTrialNumber=1)
