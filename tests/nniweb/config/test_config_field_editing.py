@@ -1,5 +1,7 @@
 """Fields of a config's text are read and written, and the rest stays as its author wrote it."""
 
+import json
+
 import pytest
 import yaml
 
@@ -103,3 +105,23 @@ def test_a_document_keeps_texts_that_another_reader_may_take_for_numbers_or_line
                 "trialCommand": text, "tuner": {"classArgs": {"a": {"b": {"c": [text, "y" * 120]}}}}, text: 1}
     assert read_text(document_text(document)).data == document
     assert read_fields(write_fields("x: &a 1\ny: *a\n", {"trialCommand": text}))["trialCommand"] == text
+
+
+def test_numbers_that_a_form_gives_back_as_javascript_has_them_stay_as_they_are_written() -> None:
+    seed, other = 2**53 + 1, 2**60 + 1
+    space = {"seed": {"_type": "choice", "_value": [seed, 1.0, other, {"_name": "a", "rate": {"_value": [2.0]}}]},
+             "lr": {"_type": "uniform", "_value": [0.0, 1.0]}}
+    text = document_text({"searchSpace": space, "tuner": {"name": "Random", "classArgs": {"seed": seed, "a": True}}})
+    as_javascript = json.loads(json.dumps(space), parse_int=lambda digits: int(float(digits)),
+                               parse_float=lambda digits: int(float(digits)))
+    assert as_javascript != space
+    assert write_fields(text, {"searchSpace": as_javascript}) == text, "nothing was changed"
+    as_javascript["renamed"] = as_javascript.pop("seed")
+    text = write_fields(text, {"searchSpace": as_javascript})
+    as_javascript["lr"]["_value"][1] = 3
+    as_javascript["renamed"]["_value"].insert(1, 7)
+    changed = read_fields(write_fields(text, {"searchSpace": as_javascript}))["searchSpace"]
+    assert repr(changed) == repr({"lr": {"_type": "uniform", "_value": [0.0, 3]}, "renamed": {
+        "_type": "choice", "_value": [seed, 7, 1.0, other, {"_name": "a", "rate": {"_value": [2.0]}}]}})
+    args = read_fields(write_fields(text, {"tuner.classArgs": {"seed": int(float(seed)), "a": 1}}))["tuner.classArgs"]
+    assert repr(args) == repr({"seed": seed, "a": 1})

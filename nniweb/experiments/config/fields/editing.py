@@ -43,7 +43,10 @@ def read_fields(text: str) -> dict[str, Any]:
 
 
 def write_fields(text: str, changes: Mapping[str, Any]) -> str:
-    """The text with these fields (names of EDITABLE) changed; None takes one out. Raises ConfigInvalid."""
+    """The text with these fields (names of EDITABLE) changed; None takes one out. Raises ConfigInvalid.
+
+    Numbers that a form gives back as JavaScript has them, such as 1 for 1.0, stay as they are written.
+    """
     for name, value in changes.items():
         text = _with(text, tuple(name.split(".")), value)
     return text
@@ -66,8 +69,10 @@ def _read(text: str) -> SourceDocument:
 def _with(text: str, path: Path, value: Any) -> str:
     document = _read(text)
     spelt = _spelt(document.data, path)
+    if spelt is not None:
+        value = _as_written(_value_at(document.data, spelt), value)
     goal = _changed(document.data, spelt or _new_path(document.data, path), value)
-    if goal == document.data:
+    if json.dumps(goal, sort_keys=True) == json.dumps(document.data, sort_keys=True):  # 1, 1.0 and True are equal
         return text
     if not goal:
         return ""
@@ -155,6 +160,28 @@ def _new_path(data: Mapping[str, Any], path: Path) -> Path:
     """Where a field that is not there goes: below the spelling of its parent."""
     parent = _spelt(data, path[:1])
     return (*(parent or path[:1]), *path[1:])
+
+
+def _as_written(old: Any, value: Any) -> Any:
+    """``value``, with the numbers of ``old`` that are the same to JavaScript, also where one was moved or renamed."""
+    if isinstance(old, dict) and isinstance(value, dict):
+        known = {_rounded(one): one for one in old.values()}
+        return {name: _as_written(old.get(name, known.get(_rounded(item))), item) for name, item in value.items()}
+    if isinstance(old, list) and isinstance(value, list):
+        known = {_rounded(one): one for one in old}
+        at_places = old if len(old) == len(value) else [known.get(_rounded(item)) for item in value]
+        return [_as_written(one if _rounded(one) == _rounded(item) else known.get(_rounded(item), one), item)
+                for one, item in zip(at_places, value, strict=True)]
+    return old if _rounded(old) == _rounded(value) else value
+
+
+def _rounded(value: Any) -> str:
+    """What a value is to JavaScript, which knows only floats."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {_rounded(item)}' for name, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_rounded, value))}]"
+    return repr(float(value) + 0.0) if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
 
 
 def _value_at(data: Any, path: Path) -> Any:
