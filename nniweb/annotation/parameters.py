@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainingservice.limited_json import IN_NO_TEXT, WHY
+from trainingservice.limited_yaml import LARGEST_NUMBER
 
 #: Functions of NNI's that draw a number, with the numbers that they are given.
 NUMERIC = ("randint", "uniform", "quniform", "loguniform", "qloguniform", "normal", "qnormal", "lognormal",
@@ -94,6 +95,8 @@ def plain_value(value: Any, line: int) -> Any:
     """A literal as the search space can hold it. Raises Wrong."""
     if isinstance(value, str) and IN_NO_TEXT.search(value):
         raise Wrong(line, f"the option {value!r} {WHY}. Write another text, or an expression such as chr(0).")
+    if isinstance(value, int) and abs(value) >= LARGEST_NUMBER:
+        raise Wrong(line, "an option is a number of too many digits. Write a smaller number, or a text.")
     if value is None or isinstance(value, str | bool | int) or isinstance(value, float) and math.isfinite(value):
         return value
     raise Wrong(line, f"the option {value!r} cannot be stored as JSON. Write a number, a text, true or false, or an "
