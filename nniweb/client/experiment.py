@@ -335,8 +335,11 @@ class Trial:
     def output(self, stream: str = "stdout") -> str:
         """What its last attempt wrote to ``stdout`` or ``stderr``, as far as it has arrived."""
         offset, parts = 0, []
+        attempt: int | None = None  # the one that is the last at the beginning: a next one begins at 0 anew
         while True:
-            part = self._client.get(f"trials/{self.id}/output/", stream=stream, offset=offset, limit=1024 * 1024)
+            part = self._client.get(f"trials/{self.id}/output/", stream=stream, offset=offset, limit=1024 * 1024,
+                                    attempt=attempt)
+            attempt = int(part["attempt"]) or None
             parts.append(str(part["text"]))
             if part["next_offset"] <= offset:
                 return "".join(parts)

@@ -11,6 +11,7 @@ import pytest
 from nniweb.client import CannotReach, Client, Conflict, MayBeDone, NotFound, Refused, commands
 from nniweb.client import connection as connection_module
 from nniweb.client.errors import ClientError, TokenTrouble
+from nniweb.client.experiment import Trial
 from tests.fakes.http_double import Answer, HttpDouble, Request
 from tests.fakes.tls_certificate import make_certificate
 
@@ -253,3 +254,12 @@ def test_a_token_that_is_none_is_refused_without_repeating_it_and_one_with_a_lin
     assert "first" not in str(wrong.value)
     Client(server.address, token="nniweb_secret\n").account()
     assert server.requests[-1].headers["Authorization"] == "Token nniweb_secret"
+
+
+def test_output_is_that_of_one_attempt_also_where_the_next_one_begins_meanwhile(server: Server, client: Client) -> None:
+    part = {"attempt": 1, "stream": "stdout", "gaps": [], "size": 8}
+    server.answers = [Answer(200, {**part, "offset": 0, "text": "half", "next_offset": 4}),
+                      Answer(200, {**part, "offset": 4, "text": "half", "next_offset": 8}),
+                      Answer(200, {**part, "offset": 8, "text": "", "next_offset": 8})]
+    assert Trial(client, {"id": "abc"}).output() == "halfhalf"
+    assert [request.query.get("attempt") for request in server.requests] == [None, "1", "1"]
