@@ -64,6 +64,8 @@ def tab(request: HttpRequest, experiment: Experiment, name: str, **more_for_scri
         "primary": primary_action(experiment, shown), "possible": possible_actions(experiment, shown),
         "sharing": sharing_choices(visitor, experiment) if disposes else {},
         "tuners": choices(tuners_that_can_go_on(experiment)) if steers else [],
+        # as it is written, which JavaScript does not know of long numbers
+        "class_args_text": json.dumps(experiment.tuner.get("class_args") or {}, ensure_ascii=False) if steers else "",
         "space_text": json.dumps(experiment.search_space, indent=2, ensure_ascii=False) if steers else "",
         "for_script": for_script({
             "experiment": {key: value for key, value in shown.items() if key not in NOT_IN_LISTS},

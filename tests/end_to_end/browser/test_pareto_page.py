@@ -162,6 +162,25 @@ def test_the_tuner_is_exchanged_on_the_page_and_that_undone(
 
 
 @pytest.mark.slow
+def test_a_long_number_among_the_arguments_of_the_tuner_stays_what_it_is(
+        server: RunningServer, open_page: Callable[..., Any], tmp_path: Path) -> None:
+    seed = 2**53 + 1
+    experiment = LedTrials(server, tmp_path, tuner={"name": "TPE", "classArgs": {"seed": seed}}).experiment
+    page = open_page(server, f"/experiments/{experiment}/config/")
+    dialog = page.get_by_role("dialog", name="Tuner")
+    in_menu(page, "Tuner…").click()
+    arguments = dialog.get_by_label("Its arguments")
+    expect(arguments).to_have_value(f'{{"seed": {seed}}}')
+    arguments.fill(f'{{"seed": {seed}, "optimize_mode": "minimize"}}')
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_be_hidden()
+    in_menu(page, "Tuner…").click()
+    expect(arguments).to_have_value(f'{{"seed": {seed}, "optimize_mode": "minimize"}}')
+    assert server.get(f"experiments/{experiment}/")["tuner"]["class_args"] == {
+        "seed": seed, "optimize_mode": "minimize"}
+
+
+@pytest.mark.slow
 def test_a_change_is_listed_and_undone(server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
     server.patch(f"experiments/{experiment}/", {"description": "first"})
     page = open_page(server, f"/experiments/{experiment}/config/")

@@ -1,7 +1,7 @@
 /** Exchanges the tuner, or its arguments, while the experiment goes on. What is wrong the server says. */
 
 import { showError } from "../../ui/action_error.js";
-import { rest, RestError } from "../../lib/rest.js";
+import { JsonText, rest, RestError } from "../../lib/rest.js";
 
 /** @typedef {{name: string, class_args: Record<string, unknown>}} Tuner */
 
@@ -19,6 +19,8 @@ export function startTunerDialog(id, show) {
   const button = /** @type {HTMLButtonElement} */ (dialog.querySelector("[data-save]"));
   /** The tuner that it had when this was opened. @type {Tuner} */
   let stored;
+  /** Arguments as they are written. */
+  let exact = input.dataset.exact || "{}";
 
   /** @param {string} words  "" for none */
   function complain(words) {
@@ -34,14 +36,15 @@ export function startTunerDialog(id, show) {
   function chosen() {
     const names = choice.selectedOptions[0]?.dataset.arguments ?? "";
     /** @type {HTMLElement} */ (document.getElementById("tuner-arguments")).textContent = names ? `JSON, of: ${names}` : "It has none.";
-    input.value = choice.value === stored.name ? written(stored.class_args) : "";
+    input.value = choice.value === stored.name ? written(stored.class_args, exact) : "";
     complain("");
   }
 
   async function exchange() {
+    const text = input.value.trim() || "{}";
     let given;
     try {
-      given = JSON.parse(input.value.trim() || "{}");
+      given = JSON.parse(text);
     } catch {
       given = null;
     }
@@ -52,7 +55,9 @@ export function startTunerDialog(id, show) {
     complain("");
     button.disabled = true;
     try {
-      show(await rest("PATCH", `experiments/${id}/`, { tuner: { name: choice.value, class_args: given } }));
+      show(await rest("PATCH", `experiments/${id}/`, JsonText.ofObject({
+        tuner: JsonText.ofObject({ name: new JsonText(JSON.stringify(choice.value)), class_args: new JsonText(text) }) })));
+      exact = text;
       /** @type {HTMLDialogElement} */ (dialog).close();
       /** @type {HTMLElement} */ (opener).focus();
     } catch (error) {
@@ -80,9 +85,10 @@ export function startTunerDialog(id, show) {
   });
 }
 
-/** @param {Record<string, unknown> | undefined} given */
-function written(given) {
-  return given && Object.keys(given).length ? JSON.stringify(given, null, 1).replaceAll(/\n\s*/g, " ").replaceAll(/([{[]) | ([}\]])/g, "$1$2") : "";
+/** @param {Record<string, unknown> | undefined} given @param {string} exact  the same, unless somebody has changed it since */
+function written(given, exact) {
+  if (!given || !Object.keys(given).length) return "";
+  return JSON.stringify(JSON.parse(exact)) === JSON.stringify(given) ? exact : JSON.stringify(given, null, 1).replaceAll(/\n\s*/g, " ").replaceAll(/([{[]) | ([}\]])/g, "$1$2");
 }
 
 /** Which argument is meant. @param {string} field */
