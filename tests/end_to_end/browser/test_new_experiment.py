@@ -562,3 +562,17 @@ def test_the_box_and_the_name_of_each_of_several_clusters_stand_in_one_line(serv
         assert label["height"] < 40
         assert label["width"] < 200
         assert place["x"] - label["x"] < 10
+
+
+@pytest.mark.slow
+def test_a_ticked_cluster_joins_those_of_the_file_however_their_name_is_spelt(server, open_page) -> None:
+    for name in ("first", "second", "third"):
+        server.post("clusters/", {"name": name, "platform": "local", "settings": {}})
+    page = open_page(server, "/new/?way=file")
+    editor(page).fill("clusters:\n  - {Name: first, upTo: 2}\n  - {NAME: second, weight: 3.0}\n")
+    page.get_by_text("Several clusters", exact=True).click()
+    for name in ("first", "second"):
+        expect(page.get_by_role("checkbox", name=name, exact=True)).to_be_checked()
+    page.get_by_role("checkbox", name="third", exact=True).check()
+    expect(editor(page)).to_have_value(
+        "clusters: [{Name: first, upTo: 2}, {NAME: second, weight: 3.0}, {name: third}]\n")
