@@ -97,7 +97,7 @@ def found_experiment(client: Client, start: str) -> Experiment:
 
 def deletion_confirmed(experiment: Experiment, err: TextIO) -> bool:
     """What the person at the terminal answers."""
-    err.write(f"Remove {experiment.name} ({experiment.id}), its trials and their data? [y/N] ")
+    err.write(f"Remove {words.printable(experiment.name)} ({experiment.id}), its trials and their data? [y/N] ")
     err.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

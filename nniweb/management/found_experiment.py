@@ -3,6 +3,7 @@
 from django.core.management.base import CommandError
 from django.db.models import Q
 
+from nniweb.client.words import printable
 from nniweb.experiments.models import Experiment
 from nniweb.storage.own_files import COMMAND
 from trainingservice.words.shown_value import shown
@@ -23,4 +24,4 @@ def found_experiment(start: str) -> Experiment:
         raise CommandError(f"There is no experiment whose id begins with {shown(start)}, and none of this name. "
                            f"`{COMMAND} experiments list --all` lists all experiments.")
     raise CommandError(f"Several experiments have this name or an id that begins with {shown(start)}: "
-                       f"{', '.join(str(experiment) for experiment in found)}.")
+                       f"{', '.join(printable(str(experiment)) for experiment in found)}.")

@@ -25,6 +25,7 @@ from nniweb.client.words import (
     frozen_line,
     imported_line,
     metrics_table,
+    printable,
     printable_lines,
     rerun_line,
     thawed_line,
@@ -144,7 +145,7 @@ class Command(AskedHere):
     def _rerun(self, experiment: Experiment, options: dict[str, Any]) -> None:
         trial = Trial.objects.filter(experiment=experiment, sequence_id=options["number"]).first()
         if trial is None:
-            raise CommandError(f"{experiment} has no trial {options['number']}.")
+            raise CommandError(f"{printable(str(experiment))} has no trial {options['number']}.")
         changed = dict(options["changed"] or ())
         old = trial.parameter_sets.filter(index=trial.result_index).first()
         try:
@@ -287,5 +288,5 @@ def _keys_of(experiment: Experiment, numbers: Sequence[int]) -> list[int]:
     keys = dict(Trial.objects.filter(experiment=experiment, sequence_id__in=numbers).values_list("sequence_id", "pk"))
     for number in numbers:
         if number not in keys:
-            raise CommandError(f"{experiment} has no trial {number}.")
+            raise CommandError(f"{printable(str(experiment))} has no trial {number}.")
     return list(keys.values())
