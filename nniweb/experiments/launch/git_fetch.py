@@ -32,6 +32,8 @@ MOST_ENTRIES = 20_000
 MOST_LISTED = MOST_ENTRIES * 1024
 #: Variables of the server that git and ssh are given: where programs are, the agent's keys, certificates to trust.
 _HANDED_ON = ("PATH", "SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR")
+#: Files are written as they were committed: what git can make of them would be many times as much as was counted.
+_ATTRIBUTES = "* -ident -text -working-tree-encoding\n"
 _TELLING = re.compile(r"(?:fatal|error|remote|ssh|kex_exchange|host key|(?:.*: )?permission denied)", re.I)
 _LONGEST_WORDS = 600
 
@@ -63,6 +65,9 @@ def fetch_code(source: GitSource, token: str, scratch: Path, limits: FetchLimits
     work.mkdir(parents=True)
     git = _Git(source, token, scratch, limits, stop)
     git.run("init", "--quiet", "--bare", "--template=", str(git.folder))
+    attributes = git.folder / "info" / "attributes"  # counts for more than the repository's own
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text(_ATTRIBUTES)
     git.run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", git.url,
             source.ref or "HEAD")
     commit = git.run("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()

@@ -135,6 +135,15 @@ def test_too_much_and_too_long_end_at_the_limits(server, tmp_path) -> None:
     assert "shutting down" in refused(GitSource(server.url("large")), tmp_path, stop=stop)
 
 
+def test_what_is_written_is_what_was_counted_whatever_the_repository_s_attributes_say(server, tmp_path) -> None:
+    files = {"ident": "$Id$" * 5000, "wide": "a" * 20_000, "lines": "\n" * 20_000,
+             ".gitattributes": "ident ident\nwide working-tree-encoding=UTF-32\nlines text eol=crlf\n"}
+    server.commit("attributes", files)
+    folder = fetch(GitSource(server.url("attributes")), tmp_path).folder
+    assert {name: (folder / name).stat().st_size for name in files} == {
+        name: len(content) for name, content in files.items()}
+
+
 def test_a_few_trees_that_stand_for_any_number_of_files_end_at_a_limit(server, tmp_path, monkeypatch) -> None:
     server.commit("trees", {"a": "1"})
     bare = server.path("trees")
