@@ -9,6 +9,7 @@ import posixpath
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -153,6 +154,16 @@ def _fields_of(node: yaml.Node | None) -> dict[str, yaml.Node]:
         if isinstance(node, yaml.MappingNode) else {}
 
 
+def _without_tabs(text: str) -> str:
+    """JSON with a space for each tab, which YAML does not take there; none stands in a text. Other texts as they are.
+    """
+    if "\t" in text and text.lstrip("\ufeff \t\r\n").startswith("{"):
+        with suppress(ValueError, RecursionError):
+            json.loads(text.removeprefix("\ufeff"))
+            return text.replace("\t", " ")
+    return text
+
+
 class _Scalars:
     """Texts in a YAML mapping that can be replaced where they stand, so that lines and comments stay."""
 
@@ -160,7 +171,7 @@ class _Scalars:
         self._text = text
         self._changes: list[tuple[int, int, str]] = []
         try:
-            self._root: Any = YamlReading(text).root()
+            self._root: Any = YamlReading(_without_tabs(text)).root()
         except YamlRefused:
             self._root = None
         self.is_unreadable = not isinstance(self._root, yaml.MappingNode)

@@ -59,6 +59,14 @@ def test_absolute_paths_of_this_machine_are_turned_into_those_of_the_archive(fol
     assert held == ["model.py", "space.json"]
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_file_in_json_with_tabs_brings_its_code_too(folder: Path, mark: str) -> None:
+    text = mark + '{\n\t"trialCodeDirectory": "src",\n\t"description": "a\\tb",\t"searchSpaceFile":\t"space.json"\n}'
+    sent, held = names(text, folder)
+    assert sent == text.replace('"src"', '"."')
+    assert held == ["model.py", "space.json"]
+
+
 def test_the_old_form_is_understood_too(folder: Path) -> None:
     sent, held = names("searchSpacePath: space.json\ntrial:\n  codeDir: ./src\n  command: python3 model.py\n", folder)
     assert sent == 'searchSpacePath: space.json\ntrial:\n  codeDir: "."\n  command: python3 model.py\n'
