@@ -8,6 +8,7 @@ and compared before it is given out, so it always says what was asked for.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -181,7 +182,12 @@ def _rounded(value: Any) -> str:
         return f"{{{', '.join(f'{name!r}: {_rounded(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_rounded, value))}]"
-    return repr(float(value) + 0.0) if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return repr(float(value) + 0.0)
+        except OverflowError:
+            return repr(math.inf if value > 0 else -math.inf)
+    return repr(value)
 
 
 def _value_at(data: Any, path: Path) -> Any:

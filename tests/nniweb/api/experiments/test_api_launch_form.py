@@ -55,6 +55,13 @@ def test_fields_of_a_text_are_read_and_changed(api, config) -> None:
     assert not Experiment.objects.exists()
 
 
+@pytest.mark.parametrize("number", [10**400, -10**400], ids=["large", "small"])
+def test_a_number_that_no_float_holds_is_refused_as_in_a_text(api, config, number: int) -> None:
+    refused = api.post(FIELDS, {"config": config, "changes": {"maxTrialNumber": number}})
+    assert refused.status_code == 400
+    assert "number" in refused.json()["errors"][0]["message"]
+
+
 def test_the_v1_form_is_converted_when_asked_to(api) -> None:
     old = ("authorName: me\ntrainingServicePlatform: local\ntrialConcurrency: 1\nsearchSpacePath: s.json\n"
            "useAnnotation: false\ntuner: {builtinTunerName: TPE}\ntrial: {command: true, codeDir: ., gpuNum: 0}\n")
