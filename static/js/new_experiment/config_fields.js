@@ -3,6 +3,7 @@
  * launches: the text stays the only truth. One question at a time; answers to an older text are not used.
  */
 
+import { exactNumber, readExact, WouldBeRounded } from "../lib/exact_json.js";
 import { rest, RestError } from "../lib/rest.js";
 import { findInList } from "../ui/find_in_list.js";
 import { onChange, setText, text } from "./editor.js";
@@ -97,9 +98,12 @@ function tell(found, words) {
 
 const fields = () => /** @type {NodeListOf<OneField | import("./list_fields.js").ListField>} */ (panel.querySelectorAll("[data-field]"));
 
+/** What is wrong with a field, where it is not its form. @type {Map<Element, string>} */
+const troubles = new Map();
+
 /** Fields whose content cannot be taken into the text come first: an answer about the text may come after they were left. */
 function showNote() {
-  const wrong = [...fields()].filter(isWrong).map((field) => (isList(field)
+  const wrong = [...fields()].filter(isWrong).map((field) => troubles.get(field) ?? (isList(field)
     ? 'Each line is a JSON object, such as {"learning_rate": 0.01, "layers": 4}.'
     : 'Arguments are a JSON object, such as {"seed": 3}.'));
   note.textContent = [...new Set(wrong), aboutText].filter(Boolean).join(" ");
@@ -175,7 +179,7 @@ function changesOf(field) {
     return () => ({ "tuner.classArgs": filled({ ...others(), optimize_mode: written || undefined }) });
   }
   if (name.endsWith(".classArgs")) {
-    const given = written ? JSON.parse(written) : {};
+    const given = written ? readExact(written) : {};
     if (typeof given !== "object" || given === null || Array.isArray(given)) throw new SyntaxError("no object");
     return () => ({ [name]: filled({ ...given, ...(name === "tuner.classArgs" ? mode() : {}) }) });
   }
@@ -183,10 +187,10 @@ function changesOf(field) {
   if (name === "assessor.name") return () => ({ [name]: written || null, "assessor.classArgs": null });
   if (name === "tuner.name") return () => ({ [name]: written || null, "tuner.classArgs": filled(mode()) });
   if (name === "replicates" && written && typeof values.replicates === "object") {
-    return () => ({ replicates: { ...values.replicates, n: Number(written) } });
+    return () => ({ replicates: { ...values.replicates, n: exactNumber(written) } });
   }
   const isNumber = field.type === "number" && Number.isFinite(Number(written));
-  return () => ({ [name]: written ? (isNumber ? Number(written) : written) : null });
+  return () => ({ [name]: written ? (isNumber ? exactNumber(written) : written) : null });
 }
 
 /** @param {Values} object */
@@ -201,8 +205,10 @@ export function startFields() {
     field.addEventListener("change", () => {
       try {
         field.removeAttribute("aria-invalid");
+        troubles.delete(field);
         change(changesOf(field));
-      } catch {
+      } catch (error) {
+        if (error instanceof WouldBeRounded) troubles.set(field, error.message);
         field.setAttribute("aria-invalid", "true");
         showNote();
       }

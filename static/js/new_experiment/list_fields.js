@@ -3,6 +3,8 @@
  * "json" (each line an object) or "choice" (a group of boxes).
  */
 
+import { readExact } from "../lib/exact_json.js";
+
 /** @typedef {HTMLTextAreaElement | HTMLFieldSetElement} ListField */
 
 /** @param {Element} field @returns {field is ListField} */
@@ -26,7 +28,7 @@ export function listOf(field) {
 
 /** @param {string} line */
 function object(line) {
-  const found = JSON.parse(line);
+  const found = readExact(line);
   if (typeof found !== "object" || found === null || Array.isArray(found)) throw new SyntaxError("no object");
   return found;
 }

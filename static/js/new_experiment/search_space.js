@@ -1,5 +1,6 @@
 /** The search space as rows, as JSON, and as sample points. */
 
+import { exactNumber, readExact, WouldBeRounded } from "../lib/exact_json.js";
 import { rest, RestError } from "../lib/rest.js";
 import { digits } from "../lib/formats.js";
 import { breaking } from "../lib/names.js";
@@ -124,15 +125,30 @@ function valueFields(group, parameter, index) {
     const { label: whole, input } = field(label, value[at] === undefined ? "" : String(value[at]), `${index}-${at}`);
     input.inputMode = "decimal";
     input.classList.add("short");
-    input.addEventListener("change", () => {
-      const now = /** @type {Parameter} */ (space[nameOf(group)]);
-      const next = [...now._value];
-      const number = Number(input.value);
-      next[at] = input.value.trim() !== "" && Number.isFinite(number) ? number : input.value;
-      replace(group, { ...now, _value: next });
-    });
+    input.addEventListener("change", () => take(input, group, () => {
+      const next = [.../** @type {Parameter} */ (space[nameOf(group)])._value];
+      const written = input.value.trim();
+      next[at] = written !== "" && Number.isFinite(Number(written)) ? exactNumber(written) : input.value;
+      return next;
+    }));
     return whole;
   });
+}
+
+/**
+ * Puts what was written into the parameter, or says what is wrong with it.
+ * @param {HTMLElement} input @param {HTMLElement} group @param {() => unknown} read  throws SyntaxError
+ */
+function take(input, group, read) {
+  let value;
+  try {
+    value = read();
+  } catch (error) {
+    input.setAttribute("aria-invalid", "true");
+    say(nameOf(group), error instanceof WouldBeRounded ? error.message : "This is not a JSON list.");
+    return;
+  }
+  replace(group, { .../** @type {Parameter} */ (space[nameOf(group)]), _value: value });
 }
 
 /** Options that are plain words and numbers stand with commas between; others, and nested choices, as JSON. @param {HTMLElement} group @param {Parameter} parameter @param {number} index */
@@ -147,13 +163,7 @@ function optionsField(group, parameter, index) {
   if (input instanceof HTMLTextAreaElement) input.rows = Math.min(8, value.length + 2);
   input.dataset.place = `${index}-options`;
   input.spellcheck = false;
-  input.addEventListener("change", () => {
-    const read = optionsOf(input.value, isPlain);
-    if (read === undefined) {
-      input.setAttribute("aria-invalid", "true");
-      say(nameOf(group), "This is not a JSON list.");
-    } else replace(group, { .../** @type {Parameter} */ (space[nameOf(group)]), _value: read });
-  });
+  input.addEventListener("change", () => take(input, group, () => optionsOf(input.value, isPlain)));
   label.append(input);
   return label;
 }
@@ -164,17 +174,13 @@ function isPlainOption(option) {
   return typeof option === "string" && option !== "" && option.trim() === option && !/[,[\]{}"]/.test(option) && Number.isNaN(Number(option));
 }
 
-/** @param {string} written @param {boolean} isPlain @returns {unknown} */
+/** Throws SyntaxError. @param {string} written @param {boolean} isPlain @returns {unknown} */
 function optionsOf(written, isPlain) {
   const text = written.trim();
   if (isPlain && !text.startsWith("[")) {
-    return text.split(",").map((each) => each.trim()).filter((each) => each !== "").map((each) => (Number.isNaN(Number(each)) ? each : Number(each)));
+    return text.split(",").map((each) => each.trim()).filter((each) => each !== "").map((each) => (Number.isNaN(Number(each)) ? each : exactNumber(each)));
   }
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return readExact(text);
 }
 
 /** @param {string} label @param {string} value @param {string} place */
@@ -348,7 +354,7 @@ export function startSpace(readFile) {
   });
   json.addEventListener("change", () => {
     try {
-      const read = JSON.parse(json.value);
+      const read = readExact(json.value);
       if (typeof read !== "object" || read === null || Array.isArray(read)) throw new SyntaxError("It must be an object of names and parameters.");
       json.removeAttribute("aria-invalid");
       write(read);
@@ -360,7 +366,11 @@ export function startSpace(readFile) {
     }
   });
   inline.addEventListener("click", async () => {
-    const read = await readFile();
-    if (read) await change({ searchSpace: read, searchSpaceFile: null });
+    try {
+      const read = await readFile();
+      if (read) await change({ searchSpace: read, searchSpaceFile: null });
+    } catch (error) {
+      points.textContent = String(error instanceof Error ? error.message : error);
+    }
   });
 }

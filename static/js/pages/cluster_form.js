@@ -4,6 +4,7 @@
  */
 
 import { confirmed } from "../ui/confirm.js";
+import { readExact, WouldBeRounded } from "../lib/exact_json.js";
 import { rest, RestError } from "../lib/rest.js";
 import { SettingsForm } from "../ui/settings_form.js";
 import { MetadataTable } from "../ui/metadata_table.js";
@@ -56,8 +57,9 @@ function settingsNow() {
   }
   const written = box?.value.trim() || "{}";
   try {
-    return JSON.parse(written);
-  } catch {
+    return readExact(written);
+  } catch (error) {
+    if (error instanceof WouldBeRounded) throw error;
     throw new SyntaxError('The settings are not JSON. An example: {"address": "10.0.0.5"}.');
   }
 }

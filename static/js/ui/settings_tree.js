@@ -3,6 +3,8 @@
  * What has no control of its own, and a value that does not fit its field, is shown as JSON.
  */
 
+import { exactNumber, readExact, WouldBeRounded } from "../lib/exact_json.js";
+
 /**
  * @typedef {{name: string, of_cluster: boolean, type: string, kind: string, is_required: boolean, default: unknown,
  *   choices: string[], description: string, is_secret: boolean, is_inner: boolean}} Field
@@ -98,13 +100,13 @@ export function read(kind, text) {
   if (kind === "secret") return text === "" ? undefined : text;
   if (bare === "") return undefined;
   if (kind === "boolean") return bare === "true";
-  if (kind === "integer" || kind === "number") return Number(bare);
+  if (kind === "integer" || kind === "number") return exactNumber(bare);
   if (kind === "json") return readJson(bare);
   const lines = bare.split("\n").map((line) => line.trim()).filter((line) => line !== "");
   if (kind === "text_list") return lines;
   if (kind === "integer_list") {
     const parts = bare.split(/[\s,]+/).filter((part) => part !== "");
-    return parts.every((part) => /^-?\d+$/.test(part)) ? parts.map(Number) : bare; // else the server says what it takes
+    return parts.every((part) => /^-?\d+$/.test(part)) ? parts.map(exactNumber) : bare; // else the server says what it takes
   }
   if (kind !== "text_map") return bare;
   return Object.fromEntries(lines.map((line) => {
@@ -117,8 +119,9 @@ export function read(kind, text) {
 /** @param {string} text */
 function readJson(text) {
   try {
-    return JSON.parse(text);
-  } catch {
+    return readExact(text);
+  } catch (error) {
+    if (error instanceof WouldBeRounded) throw error;
     throw new SyntaxError('This is not JSON. Texts stand in quotes, as in ["a", "b"].');
   }
 }

@@ -576,3 +576,30 @@ def test_a_ticked_cluster_joins_those_of_the_file_however_their_name_is_spelt(se
     page.get_by_role("checkbox", name="third", exact=True).check()
     expect(editor(page)).to_have_value(
         "clusters: [{Name: first, upTo: 2}, {NAME: second, weight: 3.0}, {name: third}]\n")
+
+
+@pytest.mark.slow
+def test_numbers_that_javascript_would_round_are_refused_where_they_are_written(server, open_page) -> None:
+    page = open_page(server, "/new/?template=sketch")
+    trouble = "The form cannot hold 9007199254740993, because it has too many digits. The text of a config can."
+    row = page.get_by_role("group", name="Parameter batch_size")
+    options = row.get_by_label("options")
+    options.fill("32, 9007199254740993")
+    options.blur()
+    expect(row.locator(".error")).to_have_text(trouble)
+    assert "90071992547409" not in editor(page).input_value()
+    options.fill("32, 9007199254740992")
+    options.blur()
+    expect(editor(page)).to_have_value(re.compile(re.escape("[32, 9007199254740992]")))
+    page.get_by_text("Show as JSON").click()
+    whole = page.get_by_label("The same as JSON")
+    whole.fill('{"x": {"_type": "choice", "_value": [[9007199254740993]]}}')
+    whole.blur()
+    expect(page.locator("#space-points")).to_contain_text(trouble)
+    page = open_page(server, "/new/")
+    page.get_by_role("link", name="Field by field").click()
+    arguments = page.get_by_label("Its further arguments")
+    arguments.fill('{"seed": 9007199254740993}')
+    arguments.blur()
+    expect(page.get_by_text(trouble)).to_be_visible()
+    assert "seed" not in editor(page).input_value()
