@@ -21,6 +21,8 @@ from trialkeeper.whole_number import whole_number
 CONFIG_FILE = Path("~/.ssh/config")
 #: What may stand in a command for the shell; the same caution as OpenSSH's own.
 _HARMLESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%@-]*")
+#: A line whose command is run while the file is looked at.
+_MATCH_EXEC = re.compile(r"^\s*match\b.*\bexec\b", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def _bracketed(place: str) -> tuple[str, str, str]:
 
 def _hop(text: str, host: str, port: int | None, user: str | None) -> tuple[Hop, str]:
     """The hop and the jump hosts that the file names for it."""
+    if _MATCH_EXEC.search(text) and not _are_harmless(host, user):
+        raise _not_allowed(host, user, "a Match exec")
     # the first value counts, also in the %p and %r of a ProxyCommand
     given = "".join(f"{name} {value}\n" for name, value in (("Port", port), ("User", user)) if value)
     try:
@@ -97,8 +101,16 @@ def _hop(text: str, host: str, port: int | None, user: str | None) -> tuple[Hop,
     real_user = user or found.get("user")
     jump = str(found.get("proxyjump", "") or "")
     command = str(found.get("proxycommand", "") or "")
-    if command and not all(map(_HARMLESS.fullmatch, (host, address, real_user or "_"))):
-        raise MachineProblem(f"Host {host} or user {real_user} contains characters that are not allowed in the "
-                             "ProxyCommand of ~/.ssh/config. Correct them.", needs_person=True)
+    if command and not _are_harmless(host, address, real_user):
+        raise _not_allowed(host, real_user, "the ProxyCommand")
     return Hop(host, address, real_port, real_user, found.get("hostkeyalias") or host_name(address, real_port),
                tuple(found.get("identityfile", ())), command), "" if jump.lower() == "none" else jump
+
+
+def _are_harmless(*names: str | None) -> bool:
+    return all(_HARMLESS.fullmatch(name) for name in names if name)
+
+
+def _not_allowed(host: str, user: str | None, where: str) -> MachineProblem:
+    return MachineProblem(f"Host {host} or user {user} contains characters that are not allowed in {where} of "
+                          "~/.ssh/config. Correct them.", needs_person=True)

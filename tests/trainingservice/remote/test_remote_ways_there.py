@@ -1,5 +1,6 @@
 """The way to a machine: ~/.ssh/config, jump hosts, commands; and that the host keys of all hosts on it are checked."""
 
+import io
 import json
 import os
 import sys
@@ -138,6 +139,17 @@ def test_a_proxy_command_that_does_not_lead_there_says_why(make_machine, keys, c
 def test_no_host_name_gets_into_the_shell_of_a_proxy_command(make_machine, keys, configure, host, tmp_path):
     configure("Host *\n  ProxyCommand echo %h\n")
     assert "are not allowed in the ProxyCommand" in str(refusal(make_machine().settings(host=host), keys))
+
+
+@pytest.mark.parametrize("more", [{"host": "a;touch${IFS}b"}, {"user": "$(id)"}], ids=["host", "user"])
+def test_no_name_gets_into_the_shell_of_a_match(make_machine, keys, configure, more, tmp_path, monkeypatch):
+    machine, ran = make_machine(), tmp_path / "ran"
+    configure(f"Match host * exec \"touch {ran}; test %h-%r = x\"\n  Port 1\n")
+    assert "are not allowed in a Match exec" in str(refusal(machine.settings(**more), keys))
+    assert not ran.exists()
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # which the command gets
+    assert works(machine.settings(), keys)
+    assert ran.exists()
 
 
 # --- host keys --------------------------------------------------------------------------------
