@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import logging
 import socket
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import paramiko
 
 from trainingservice.reasons import Reason
+from trainingservice.ssh.bounded_transport import BoundedTransport
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.ssh.problems import MachineProblem, SessionBroke
@@ -195,10 +197,7 @@ def _connect_hop(hop: Hop, settings: SshLoginSettings, is_target: bool, before: 
                 raise first from None
             refused += _algorithms(policy.seen)  # the fingerprint may be that of its key of another type
         else:
-            transport = client.get_transport()
-            assert transport is not None
-            # a key that paramiko found among the known ones was not shown to the policy
-            return client, policy.note or keys.check(hop.key_name, transport.get_remote_server_key(), expected)
+            return client, policy.note
 
 
 def _try_hop(hop: Hop, settings: SshLoginSettings, is_target: bool, before: paramiko.SSHClient | None,
@@ -206,23 +205,20 @@ def _try_hop(hop: Hop, settings: SshLoginSettings, is_target: bool, before: para
              expected: str | None) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(policy)
-    if expected is None:
-        for kind, key in keys.known(hop.key_name).items():  # so that a key is negotiated of which something is known
-            client.get_host_keys().add(hop.key_name, kind, key)
+    # so that a key is negotiated of which something is known
+    known = [] if expected is not None else [name for key in keys.known(hop.key_name)
+                                             for name in _algorithms(key.get_name())]
     sock: socket.socket | paramiko.Channel | None = None
     try:
         sock = _socket(hop, timeout) if before is None else _tunnel(before, hop, timeout)
         client.connect(hop.key_name, 22, username=hop.user, sock=sock, timeout=timeout, banner_timeout=timeout,
                        auth_timeout=timeout, channel_timeout=timeout, disabled_algorithms={"keys": refused},
+                       transport_factory=functools.partial(BoundedTransport, preferred_keys=known),
                        **_credentials(settings, hop, is_target))
         transport = client.get_transport()
         assert transport is not None
         transport.set_keepalive(KEEPALIVE)
         return client
-    except paramiko.BadHostKeyException as error:
-        client.close()
-        keys.check(hop.key_name, error.key, expected)  # says what differs
-        raise MachineProblem(f"The known host keys of {hop.key_name} have just been changed.", "host_key") from error
     except Exception as error:
         transport = client.get_transport()
         why = ""
@@ -238,7 +234,7 @@ def _try_hop(hop: Hop, settings: SshLoginSettings, is_target: bool, before: para
 
 
 class _Policy(paramiko.MissingHostKeyPolicy):
-    """Asks our own store about each key that paramiko does not know by itself."""
+    """Asks our own store about each key; paramiko knows none by itself."""
 
     def __init__(self, check: Callable[[paramiko.PKey], str]) -> None:
         self._check = check

@@ -54,11 +54,11 @@ class HostKeyStore:
         """The fingerprint that is demanded of a host that may be called by any of these names."""
         return next((self._demanded[name] for name in names if name in self._demanded), None)
 
-    def known(self, name: str) -> dict[str, paramiko.PKey]:
-        """Key type -> key, of the system's files and of ours, less what is revoked. Raises MachineProblem."""
+    def known(self, name: str) -> list[paramiko.PKey]:
+        """The keys of the system's files, or of ours, less what is revoked. Raises MachineProblem."""
         revoked = {key.asbytes() for key in self._revoked(name)}
         known = self._of_system(name) or self._of_file(self._file, name).known
-        return {kind: key for kind, key in known.items() if key.asbytes() not in revoked}
+        return [key for key in known if key.asbytes() not in revoked]
 
     def check(self, name: str, key: paramiko.PKey, expected: str | None) -> str:
         """"" where the key is known, or a sentence where only a first contact speaks for it. Raises MachineProblem.
@@ -84,19 +84,19 @@ class HostKeyStore:
             self._remember(name, key)
             return (f"The host key {shown} of {name} was not known and is trusted from now on. Compare it with the "
                     "output of ssh-keygen -lf on the machine.")
-        if any(other.asbytes() == key.asbytes() for other in known.values()):
+        if any(other.asbytes() == key.asbytes() for other in known):
             return "" if where == "known_hosts" else (
                 f"The host key {shown} of {name} is trusted because it was seen at first contact. Compare it with the "
                 "output of ssh-keygen -lf on the machine, then set it as hostKey.")
-        raise MachineProblem(_changed(name, ", ".join(sorted(map(fingerprint, known.values()))), shown, where),
+        raise MachineProblem(_changed(name, ", ".join(sorted(map(fingerprint, known))), shown, where),
                              "host_key", needs_person=True)
 
-    def _of_system(self, name: str) -> dict[str, paramiko.PKey]:
+    def _of_system(self, name: str) -> list[paramiko.PKey]:
         for file in self._system_files:
             found = self._of_file(file.expanduser(), name).known
             if found:
                 return found
-        return {}
+        return []
 
     def _revoked(self, name: str) -> list[paramiko.PKey]:
         return [key for file in self._system_files for key in self._of_file(file.expanduser(), name).revoked]

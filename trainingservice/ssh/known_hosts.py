@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from trialkeeper.wildcards import shell_wildcards
 logger = logging.getLogger(__name__)
 
 _REVOKED, _CERTIFICATES = "@revoked", "@cert-authority"
+_BLANKS = re.compile("[ \t]+")
 _told: set[tuple[Path, bytes]] = set()
 _telling = threading.Lock()
 
@@ -29,8 +31,7 @@ _telling = threading.Lock()
 class FoundKeys:
     """What a file says of one host."""
 
-    #: Key type -> the first key of that type.
-    known: dict[str, paramiko.PKey] = field(default_factory=dict)
+    known: list[paramiko.PKey] = field(default_factory=list)
     revoked: list[paramiko.PKey] = field(default_factory=list)
 
 
@@ -57,27 +58,24 @@ def keys_of(file: Path, name: str) -> FoundKeys:
 
 
 def _read(line: str, name: str, found: FoundKeys) -> None:
-    marker = ""
-    if line.startswith("@"):
-        marker, _, line = line.partition(" ")
-        if marker == _CERTIFICATES:
-            return
-        if marker != _REVOKED:
-            raise ValueError(f"the marker {marker} is not known")
-    names, _, rest = line.strip().partition(" ")
-    if not _matches(name, names.split(",")):
+    fields = _BLANKS.split(line)
+    marker = fields.pop(0) if line.startswith("@") else ""
+    if marker == _CERTIFICATES:
         return
-    entry = HostKeyEntry.from_line(f"{names} {rest.strip()}")
+    if marker not in ("", _REVOKED):
+        raise ValueError(f"the marker {marker} is not known")
+    if not fields or not _matches(name.lower(), fields[0].split(",")):
+        return
+    entry = HostKeyEntry.from_line(" ".join(fields))
     if entry is None or entry.key is None:
         raise ValueError("it is truncated, or its key has an unknown type")
-    if marker == _REVOKED:
-        found.revoked.append(entry.key)
-    else:
-        found.known.setdefault(entry.key.get_name(), entry.key)
+    (found.revoked if marker == _REVOKED else found.known).append(entry.key)
 
 
 def _matches(name: str, written: list[str]) -> bool:
-    """As OpenSSH does it: hashed names, ``*`` and ``?``; a name with ``!`` takes the whole line away from it."""
+    """As OpenSSH does it, for a name in small letters: hashed names, ``*`` and ``?``; a name with ``!`` takes the whole
+    line away from it.
+    """
     matches = False
     for each in written:
         if each.startswith("|1|"):
@@ -90,4 +88,4 @@ def _matches(name: str, written: list[str]) -> bool:
 
 
 def _is_like(name: str, pattern: str) -> bool:
-    return shell_wildcards(pattern.lower().replace("[", "[[]")).matches(name.lower())  # brackets stand for themselves
+    return shell_wildcards(pattern.lower().replace("[", "[[]")).matches(name)  # brackets stand for themselves

@@ -9,7 +9,7 @@ import sys
 import paramiko
 import pytest
 
-from tests.fakes.ssh_machine import free_port
+from tests.fakes.ssh_machine import free_port, new_key
 from tests.trainingservice.remote.conftest import refusal, works
 from trainingservice.remote import machine_connection, rehearsal
 from trainingservice.ssh.host_keys import HostKeyStore
@@ -46,7 +46,7 @@ def test_a_line_that_cannot_be_used_does_not_spoil_the_others(keys, file, caplog
     file.write_bytes(b"# a comment\n\n" + line + f"\nada {TEXT}\n".encode())
     for _ in range(3):
         assert keys.check("ada", KEY, None) == ""
-        assert list(keys.known("ada")) == [KEY.get_name()]
+        assert keys.known("ada") == [KEY]
     said = [record.getMessage() for record in caplog.records]
     assert said == [] if line.startswith(b"@cert") else len(said) == 1 and said[0].startswith(f"line 3 of {file} ")
 
@@ -55,7 +55,7 @@ def test_a_line_that_cannot_be_used_does_not_spoil_the_others(keys, file, caplog
                          ids=["name", "all", "list", "exception", "hashed"])
 def test_a_key_that_is_revoked_is_refused_also_where_it_is_known_or_demanded(keys, file, names):
     file.write_text(f"ada {TEXT}\n@revoked {names} {TEXT}\n")
-    assert keys.known("ada") == {}
+    assert keys.known("ada") == []
     for expected in (None, "SHA256:" + "x" * 43):
         with pytest.raises(MachineProblem, match="is marked @revoked in known_hosts, so nothing was sent") as caught:
             keys.check("ada", KEY, expected)
@@ -66,6 +66,35 @@ def test_names_are_compared_as_openssh_does(keys, file):
     file.write_text(f"*.lab.example,!eve.lab.example,[10.0.0.?]:2222 {TEXT}\n")
     assert all(keys.known(name) for name in ("ada.lab.example", "ADA.lab.example", "[10.0.0.7]:2222"))
     assert not any(keys.known(name) for name in ("eve.lab.example", "lab.example", "10.0.0.7", "[10.0.0.17]:2222"))
+
+
+@pytest.mark.parametrize("line", [f"ada\t{TEXT}", f"ada {TEXT}".replace(" ", "\t"), f"  ada  {TEXT}".replace(" ", "  "),
+                                  f"{paramiko.HostKeys.hash_host('ada')}\t {TEXT}"],
+                         ids=["tab", "tabs", "several blanks", "hashed"])
+@pytest.mark.parametrize("name", ["ada", "Ada"])
+def test_blanks_and_capitals_hide_no_line_from_us_that_openssh_reads(keys, file, line, name):
+    file.write_text(f"{line}\n")
+    assert keys.check(name, KEY, None) == ""
+    with pytest.raises(MachineProblem, match="but known_hosts says"):
+        keys.check(name, OTHER, None)
+    file.write_text(f"@revoked\t{line.lstrip()}\n")
+    with pytest.raises(MachineProblem, match="is marked @revoked"):
+        keys.check(name, KEY, None)
+
+
+def test_each_of_several_keys_of_one_type_is_the_machines(make_machine, keys, file):
+    """A name for several log-in nodes has a key of each; so has a machine whose key is being replaced."""
+    machine = make_machine()
+    name = f"[127.0.0.1]:{machine.port}"
+    assert works(machine.settings(host_key=None), keys)
+    line = (file.parent / "host_keys").read_text()
+    another = paramiko.Ed25519Key.from_private_key_file(str(new_key(file.parent / "another")))
+    other_line = f"{name} {another.get_name()} {another.get_base64()}\n"
+    for text in (line + other_line, other_line + line):
+        file.write_text(text)
+        assert works(machine.settings(host_key=None), keys)
+    file.write_text(f"{name} {TEXT}\n")
+    assert "but known_hosts says" in str(refusal(machine.settings(host_key=None), keys))
 
 
 def test_a_pattern_with_many_stars_is_compared_in_one_pass(tmp_path):

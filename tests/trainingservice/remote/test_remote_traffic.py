@@ -3,14 +3,19 @@
 import random
 import socket
 import threading
+from contextlib import suppress
 
+import paramiko
 import pytest
 
 from tests.fakes.tcp_proxy import TcpProxy
+from tests.trainingservice.remote.conftest import refusal
+from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.ssh import connection as connection_module
 from trainingservice.ssh.connection import connect
 
 SIZE = 1_000_000
+MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture
@@ -76,3 +81,72 @@ def test_small_lines_go_at_once_and_a_dead_connection_is_noticed(make_machine, k
         assert "keepalive@lag.net" in machine.log.read_text(errors="replace")
     finally:
         connection.close()
+
+
+# --- machines that send more than they may ----------------------------------------------------
+
+
+class Flooding(paramiko.ServerInterface):
+    """Answers each command with what never ends, whatever window it was given."""
+
+    def __init__(self, send):
+        self.send, self.sent = send, 0
+
+    def check_auth_password(self, username, password):
+        return paramiko.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind, chanid):
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel, command):
+        channel.out_window_size = 2 ** 40
+        threading.Thread(target=self.flood, args=(channel,), daemon=True).start()
+        return True
+
+    def flood(self, channel):
+        with suppress(OSError, EOFError):
+            while self.sent < 100 * MEGABYTE:
+                self.sent += getattr(channel, self.send)(b"x" * 32_000)
+
+
+@pytest.fixture
+def listen():
+    """Takes one connection and has it served in a thread; the settings that lead there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def listen(serve):
+            threading.Thread(target=lambda: serve(server.accept()[0]), daemon=True).start()
+            return RemoteMachineSettings(host="127.0.0.1", port=server.getsockname()[1], user="ada", password="any")
+        yield listen
+
+
+@pytest.mark.parametrize("send", ["send", "send_stderr"])
+def test_what_a_machine_sends_beyond_its_window_is_not_held(listen, keys, send):
+    flooding, made = Flooding(send), []
+
+    def serve(sock):
+        made.append(paramiko.Transport(sock))
+        made[0].add_server_key(paramiko.ECDSAKey.generate())
+        made[0].start_server(server=flooding)
+
+    connection = connect(listen(serve), keys, 10)
+    channel = connection.channel(10)
+    with suppress(paramiko.SSHException):  # it may be over before it has begun
+        channel.exec_command("true")
+    made[0].join(30)  # it ends with the connection
+    assert not connection.is_alive
+    assert MEGABYTE < len(channel.in_buffer) + len(channel.in_stderr_buffer) < 10 * MEGABYTE
+    connection.close()
+
+
+def test_a_packet_longer_than_any_is_not_waited_for(listen, keys):
+    ended = threading.Event()
+
+    def serve(sock):
+        with sock, suppress(OSError):
+            sock.sendall(b"SSH-2.0-evil\r\n" + (2 ** 31 - 12).to_bytes(4, "big") + bytes(4))
+            while sock.recv(65536):
+                pass
+            ended.set()
+
+    assert "a packet of more than 256 KB" in str(refusal(listen(serve), keys))
+    assert ended.wait(10)
