@@ -81,6 +81,8 @@ class Connection:
                 output = self._read(channel.makefile("rb"))
                 errors = self._read(channel.makefile_stderr("rb"))
                 status = channel.recv_exit_status()
+                if status == -1 and not channel.eof_received:  # a command that was killed ends its output all the same
+                    raise EOFError("it ended before the command")
             return status, output, errors.decode(errors="replace")
         except (paramiko.SSHException, OSError, EOFError) as error:
             what = "did not answer in time" if isinstance(error, TimeoutError) else f"broke the session ({error})"

@@ -3,6 +3,7 @@
 import random
 import socket
 import threading
+import time
 from contextlib import suppress
 
 import paramiko
@@ -10,9 +11,12 @@ import pytest
 
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.trainingservice.remote.conftest import refusal
+from trainingservice.keeper.keeper_bundle import build_keeper
 from trainingservice.remote.config import RemoteMachineSettings
+from trainingservice.remote.first_contact import look_at
 from trainingservice.ssh import connection as connection_module
 from trainingservice.ssh.connection import connect
+from trainingservice.ssh.problems import SessionBroke
 
 SIZE = 1_000_000
 MEGABYTE = 1024 * 1024
@@ -81,6 +85,28 @@ def test_small_lines_go_at_once_and_a_dead_connection_is_noticed(make_machine, k
         assert "keepalive@lag.net" in machine.log.read_text(errors="replace")
     finally:
         connection.close()
+
+
+def test_a_command_whose_connection_breaks_has_no_exit_status(make_machine, keys):
+    machine = make_machine()
+    connection = connect(machine.settings(), keys, 10)
+    assert connection.run("echo here; kill -KILL $$") == (-1, "here\n", "")  # the shell alone
+    with pytest.raises(SessionBroke, match="broke the session"):
+        connection.run("echo here; kill -KILL $PPID; sleep 9")
+    connection.close()
+
+
+def test_a_machine_whose_connection_breaks_at_the_first_look_does_not_count_as_one_without_python(
+        make_machine, keys, tmp_path):
+    machine = make_machine()
+    settings = machine.settings(python_path=str(tmp_path))
+    (tmp_path / "python3").write_text("#!/bin/sh\nkill -KILL $(ps -o ppid= -p $PPID)\nsleep 9\n")
+    (tmp_path / "python3").chmod(0o755)
+    connection = connect(settings, keys, 10)
+    with pytest.raises(SessionBroke) as caught:
+        look_at(connection, settings, build_keeper(tmp_path), time.time)
+    assert not caught.value.needs_person
+    connection.close()
 
 
 # --- machines that send more than they may ----------------------------------------------------
