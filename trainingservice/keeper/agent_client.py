@@ -20,7 +20,9 @@ from contextlib import suppress
 from typing import Any, Protocol, TypedDict
 
 from trainingservice.errors import TemporaryError
+from trainingservice.gpus.told_gpus import read_gpus
 from trainingservice.lasting_thread import in_short
+from trainingservice.limited_json import storable
 from trainingservice.machine_load import MachineLoad
 from trainingservice.rest.told_json import read_json
 from trainingservice.secrets_in_use import ServiceThread
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 AGENT_VERSION = 1
 #: Bytes of the longest line that is read: the states of some ten thousand trials. What is longer is no agent's.
 MOST_OF_LINE = 64 * 1024 * 1024
+#: Characters of a sentence that an agent tells.
+MOST_OF_SENTENCE = 10_000
 
 
 class ByteReader(Protocol):
@@ -188,7 +192,7 @@ class AgentClient:
     def gpus(self, timeout: float = 30.0) -> tuple[list[dict[str, Any]], str]:
         """The GPUs of the machine and, where there are none, the reason as a sentence."""
         reply = self.request("gpus", timeout)
-        return list(reply.get("gpus", [])), str(reply.get("error") or "")
+        return read_gpus(reply.get("gpus")), _sentence(reply.get("error"))
 
     def image(self, image: str, engine: str, pull: str, timeout: float) -> contract.ImageDocument:
         """Have an image on the machine, and say whether it is there; takes as long as its pull."""
@@ -231,7 +235,8 @@ class AgentClient:
             with self._lock:
                 self._open.pop(number, None)
         if not answer.get("ok"):
-            raise AgentError(str(answer.get("error") or f"the agent {self._name} refused {verb!r} without a reason"))
+            raise AgentError(_sentence(answer.get("error"))
+                             or f"the agent {self._name} refused {verb!r} without a reason")
         return answer
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -314,6 +319,10 @@ class AgentClient:
                 self._on_relay(message)
             except Exception:
                 logger.exception("a request relayed by the agent %s could not be handled", self._name)
+
+
+def _sentence(told: object) -> str:
+    return storable(told[:MOST_OF_SENTENCE]) if isinstance(told, str) else ""
 
 
 def access_document(access: KeeperAccess) -> dict[str, Any]:

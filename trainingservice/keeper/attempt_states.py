@@ -32,7 +32,7 @@ def observed_state(job: TrialJobDetail, state: FolderState, machine: str) -> Obs
     elif kind == "running" or job.status is TrialJobStatus.RUNNING:  # an answer may be older than an event
         seen = Observation(TrialJobStatus.RUNNING)
     else:
-        waits_for = str(state.get("waits_for") or "")
+        waits_for = read_text(state.get("waits_for"))
         seen = Observation(TrialJobStatus.WAITING, message=(
             Reason("machine_short", machine=machine, said=waits_for) if waits_for else None))
     return replace(seen, working_directory=read_text(state.get("working_directory")), machine=machine)

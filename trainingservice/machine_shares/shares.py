@@ -44,9 +44,15 @@ def room_of(about: Mapping[str, Any], cpu_number: float | None, memory_megabytes
     are what its administrator lets them have.
     """
     found = about.get("for_trials")
-    found = found if isinstance(found, dict) else {}
-    return MachineShare(cpu_number or float(found.get("cpus") or 0.0),
-                        memory_megabytes * 1024 ** 2 if memory_megabytes else int(found.get("memory") or 0))
+    # a machine may tell anything; what is no number is not known
+    told = {name: value for name, value in found.items() if is_amount(value)} if isinstance(found, dict) else {}
+    return MachineShare(cpu_number or float(told.get("cpus", 0.0)),
+                        memory_megabytes * 1024 ** 2 if memory_megabytes else int(told.get("memory", 0)))
+
+
+def is_amount(told: Any) -> bool:
+    """Whether it is a number of bytes, processors or the like."""
+    return isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 2**63
 
 
 def why_never(asked: MachineShare, room: MachineShare, machine: str) -> Reason | None:

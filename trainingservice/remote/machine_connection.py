@@ -12,6 +12,7 @@ from typing import Any
 from trainingservice.keeper.agent_client import AgentClient, FolderState
 from trainingservice.keeper.keeper_bundle import KeeperBundle
 from trainingservice.keeper.report_proxy import ReportProxy
+from trainingservice.limited_json import storable
 from trainingservice.machine_load import MachineLoad
 from trainingservice.reasons import Reason
 from trainingservice.remote.config import RemoteMachineSettings
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 _CONNECTS = Reason("machine_connects", said="The server is connecting to it.")
 #: Seconds the agent may take to answer one; after that the connection counts as broken.
 ANSWER_TIMEOUT = 20.0
+#: Characters of what a machine says that it is; no more can be booked on.
+MOST_OF_IDENTITY = 100
 #: An agent that lived for less than so many seconds is started again after pauses that grow.
 EARLY_DEATH = 10.0
 
@@ -184,7 +187,7 @@ class MachineConnection:
         try:
             client.relay(self._relay_file(facts), ANSWER_TIMEOUT)
             about = client.machine(timeout=ANSWER_TIMEOUT)
-            look = Look(facts, str(about["machine_id"]), int(about.get("cpu_count") or 1),
+            look = Look(facts, storable(str(about["machine_id"]))[:MOST_OF_IDENTITY], int(about.get("cpu_count") or 1),
                         bool(about.get("nvidia_smi")), about)
         except Exception:
             client.close()

@@ -51,6 +51,8 @@ REPEAT_START = 1.0
 COLLECT_EVERY = 2.0
 #: Seconds for which a relayed report is shown as the way in use.
 WAY_SHOWN = 60.0
+#: What an agent may say of the way by which a trial's reports come.
+_WAYS = ("direct", "relay", "files")
 
 
 @dataclass
@@ -257,9 +259,9 @@ class RemoteMachine(MachineConnection):
         self._saw(posixpath.basename(folder), state, self.answered_at)
 
     def _saw(self, job_name: str, state: FolderState, asked_at: float) -> None:
-        if state.get("way_home"):
+        if (way := state.get("way_home")) in _WAYS:
             self._ways.pop(job_name, None)  # the newest word is the last one
-            self._ways[job_name] = state["way_home"]
+            self._ways[job_name] = way
             while len(self._ways) > 100:
                 self._ways.pop(next(iter(self._ways)))
         self._host.machine_saw(self.address, job_name, state, asked_at)

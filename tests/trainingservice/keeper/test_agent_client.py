@@ -135,6 +135,18 @@ def test_gpus_come_with_the_reason_why_there_are_none(agent):
     assert agent.client.gpus() == ([{"index": 0}], "")
 
 
+@pytest.mark.parametrize(("told", "read"), [
+    (7, []), (["GPU"], []), ([{"name": "no number"}, {"index": "1"}, {"index": -1}, {"index": True}], []),
+    ([{"index": 0}] * 3, [{"index": 0}]),
+    ([{"index": 1, "name": ["A100"], "memory_total": "80 GB", "memory_used": float("inf"), "processes": [],
+       "memory_errors": "many", "fault": {}, "exclusive": "yes", "parent": "0", "more": "x" * 1000}], [{"index": 1}]),
+    ([{"index": 1, "name": "A\0" + "1" * 1000, "utilization": None, "fault": "lost", "processes": 2}],
+     [{"index": 1, "name": "A\ufffd" + "1" * 198, "utilization": None, "fault": "lost", "processes": 2}])])
+def test_gpus_that_cannot_be_are_left_out(agent, told, read):
+    agent.answer(ok=True, gpus=told, error=["no text"])
+    assert agent.client.gpus() == (read, "")
+
+
 def test_a_refusal_carries_the_agent_s_sentence(agent):
     agent.answer(ok=False, error="its keeper lives")
     with pytest.raises(AgentError, match="its keeper lives"):

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.fakes.ssh_machine import needs_root
+from trainingservice.keeper.agent_client import AgentClient
 from trainingservice.polling.service import Observation
 from trainingservice.remote import service as service_module
 from trainingservice.remote import set_aside, waiting_trials
@@ -374,3 +375,24 @@ def test_the_book_is_asked_once_for_all_machines(bench, make_gpu_machine, monkey
     bench.wait_for_end(service, form)
     assert 0 < len(asked) <= len(tried)
     assert asked == [sorted(machine.identity for machine in service.list_machines())] * len(asked)
+
+
+@pytest.mark.parametrize(("verb", "told"), [
+    ("machine", {"for_trials": {"cpus": "many", "memory": 1e999}}), ("gpus", {"gpus": [7, {"index": "x"}]})])
+def test_what_a_machine_tells_that_cannot_be_keeps_no_trial_from_the_others(bench, make_gpu_machine, monkeypatch, verb,
+                                                                            told):
+    """Somebody else's program may speak in the place of the agent there."""
+    bench.platform.machine_list = [make_gpu_machine("ada").settings(), make_gpu_machine("bob").settings()]
+    request = AgentClient.request
+
+    def request_and_lie(client, asked, *arguments, **fields):
+        reply = request(client, asked, *arguments, **fields)
+        return {**reply, **told} if asked == verb and "/ada/" in client.hello()["home"] else reply
+
+    monkeypatch.setattr(AgentClient, "request", request_and_lie)
+    service = bench.open_service()
+    connected(bench, service)
+    form = bench.form("true", gpu_number=1)
+    service.submit_trial_job(form)
+    assert bench.wait_for_end(service, form).status == SUCCEEDED
+    assert len(service.list_machines()) == 2
