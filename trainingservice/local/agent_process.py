@@ -47,10 +47,12 @@ class AgentProcess:
                  user_folder: UserFolder | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
         """``folder`` gets the keeper's bundle and ``agent.log``. ``on_gone``: an agent died that was not told to.
 
-        ``user_folder``: the agent runs as the user whose folder that is, with a keeper from there.
+        ``user_folder``: the agent runs as the user whose folder that is, with a keeper and an ``agent.log`` there.
         """
         self._folder = folder
         self._user_folder = user_folder
+        # what another user runs must not fill a file of the server's
+        self._log = (folder if user_folder is None else user_folder.path) / "agent.log"
         self._on_event = on_event
         self._on_gone = on_gone
         self._monotonic = monotonic
@@ -84,7 +86,7 @@ class AgentProcess:
             client.hello()
         except AgentGone as error:
             self._drop(client)
-            raise AgentGone(f"{error}; see {self._folder / 'agent.log'}", retry_after=RESTART_PAUSE) from error
+            raise AgentGone(f"{error}; see {self._log}", retry_after=RESTART_PAUSE) from error
         return client
 
     def close(self, *, for_good: bool = False) -> None:
@@ -113,7 +115,7 @@ class AgentProcess:
         pause = self._started_at + least - self._monotonic()
         if pause > 0:
             raise TemporaryError("the agent of this machine has just ended and is started again in a moment; "
-                                 f"see {self._folder / 'agent.log'}", retry_after=pause)
+                                 f"see {self._log}", retry_after=pause)
         self._started_at = self._monotonic()
         if self._process is not None:  # the dead one: take its exit status, so that no zombie stays
             end(self._process)
@@ -121,8 +123,7 @@ class AgentProcess:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._bundle is None or not self._bundle.is_file():  # an agent of this service is the same throughout
                 self._bundle = build_keeper(self._folder).path
-            with open(self._folder / "agent.log", "ab") as log:
-                process = self._launch(self._bundle, log)
+            process = self._launch(self._bundle)
         except OSError as error:
             raise TemporaryError(f"the agent of this machine cannot be started: {error}. Correct that; the server "
                                  "tries again") from error
@@ -139,12 +140,13 @@ class AgentProcess:
         self._client = client
         return client
 
-    def _launch(self, bundle: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _launch(self, bundle: Path) -> subprocess.Popen[bytes]:
         if self._user_folder is not None:
             return self._user_folder.user.start(
-                agent_command(sys.executable, self._user_folder.make_ready(bundle)), stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log)
-        return start_agent(bundle, self._folder, log)
+                agent_command(sys.executable, self._user_folder.make_ready(bundle), self._log), stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        with open(self._log, "ab") as log:
+            return start_agent(bundle, self._folder, log)
 
     def _lost(self, process: subprocess.Popen[bytes]) -> None:
         """In the reading thread: the agent's output has ended."""

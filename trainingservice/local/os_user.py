@@ -210,12 +210,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 #: What runs the keeper: the server's own Python where the user may use it, else the machine's.
-_PYTHON = 'if [ -x "$1" ]; then exec "$1" -I -S "$2" agent; fi; exec python3 -I -S "$2" agent'
+_PYTHON = 'exec 2>>"$3"; if [ -x "$1" ]; then exec "$1" -I -S "$2" agent; fi; exec python3 -I -S "$2" agent'
 
 
-def agent_command(python: str, bundle: Path) -> list[str]:
-    """The command of an agent that another user runs."""
-    return ["/bin/sh", "-c", _PYTHON, "sh", python, str(bundle)]
+def agent_command(python: str, bundle: Path, log: Path) -> list[str]:
+    """The command of an agent that another user runs. ``log``: a file of that user's."""
+    return ["/bin/sh", "-c", _PYTHON, "sh", python, str(bundle), str(log)]
 
 
 _NAME = re.compile(r"[a-z0-9]{1,40}")

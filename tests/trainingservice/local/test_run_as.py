@@ -311,3 +311,20 @@ def test_a_command_of_a_user_that_prints_without_end_is_refused_in_a_sentence(us
     with pytest.raises(os_user.CannotRunAs, match="printed more than 1 MB"):
         os_user.find_os_user(user.pw_name).run("head -c 3000000 /dev/zero; exec sleep 1000")
     assert processes_of(user.pw_uid) == []
+
+
+def test_what_runs_in_the_place_of_a_users_agent_writes_to_no_file_of_the_server(bench, user, key, form_as):
+    service = open_with_private_folder(bench)
+    form = form_as("true", user)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    [keeper] = (Path(user.pw_dir) / ".nniweb").glob("*/*/*.pyz")
+    # of a folder in its place only what is in it is overwritten
+    script = (f'rm "{keeper}"; mkdir "{keeper}"; echo "$1" > "{keeper}/__main__.py"; '
+              f'for each in $(pgrep -u {user.pw_name} -f "{keeper}[ ]agent"); do kill -9 $each; done')
+    os_user.find_os_user(user.pw_name).run(
+        script, f'import os; os.write(2, b"x" * 1000000); open("{user.pw_dir}/wrote", "w")')
+    service.submit_trial_job(form_as("true", user))
+    bench.wait("it is started again", (Path(user.pw_dir) / "wrote").exists)
+    assert [path for path in bench.context().state_folder.rglob("*") if path.is_file() and b"xxxx" in path.read_bytes()
+            ] == []
