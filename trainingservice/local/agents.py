@@ -40,15 +40,18 @@ class LocalAgents:
         """The folder of that user's trials; None for the server's own user (""). Raises CannotRunAs."""
         if not os_user:
             return None
+        user = find_os_user(os_user)  # each time: somebody else may have the number of a user who was made anew
         with self._lock:
             known = self._folders.get(os_user)
-        if known is not None:
-            return known
-        user = find_os_user(os_user)
-        folder = UserFolder(user, self._context.installation, self._context.cluster_id,
-                            private=self._context.private_folder, urls=self._context.relay_urls)
-        with self._lock:
-            return self._folders.setdefault(os_user, folder)
+            if known is not None and known.user == user:
+                return known
+            folder = self._folders[os_user] = UserFolder(
+                user, self._context.installation, self._context.cluster_id, private=self._context.private_folder,
+                urls=self._context.relay_urls)
+            agent = self._others.pop(os_user, None)
+        if agent is not None:
+            agent.close(for_good=True)
+        return folder
 
     def of(self, os_user: str) -> AgentProcess:
         """The agent that runs as that user; "" is the server's own. Raises CannotRunAs."""

@@ -328,3 +328,22 @@ def test_what_runs_in_the_place_of_a_users_agent_writes_to_no_file_of_the_server
     bench.wait("it is started again", (Path(user.pw_dir) / "wrote").exists)
     assert [path for path in bench.context().state_folder.rglob("*") if path.is_file() and b"xxxx" in path.read_bytes()
             ] == []
+
+
+def test_a_user_whose_number_has_changed_is_not_taken_for_the_one_who_has_it_now(bench, user, key, form_as,
+                                                                                 monkeypatch):
+    """The user was removed and made anew, and another one has got the number."""
+    service = open_with_private_folder(bench)
+    form = form_as("id -u", user)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    changed = pwd.struct_passwd((user.pw_name, "x", user.pw_uid + 1000, user.pw_gid, "", user.pw_dir, user.pw_shell))
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: changed)
+    subprocess.run(["chown", "-R", str(changed.pw_uid), user.pw_dir], check=True)
+    form = form_as("id -u", user)
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == f"{changed.pw_uid}\n"
+    bench.close_service(service)
+    bench.wait("its processes have ended", lambda: not processes_of(changed.pw_uid))
+    subprocess.run(["chown", "-R", str(user.pw_uid), user.pw_dir], check=True)
