@@ -11,11 +11,14 @@ from typing import Any, ClassVar
 import paramiko
 from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA
 from paramiko.packet import Packetizer
+from paramiko.sftp import CMD_NAME
 
 #: Bytes of the longest packet, as of OpenSSH.
 MOST_OF_PACKET = 256 * 1024
 #: Bytes of one channel that nobody has read yet. A machine that keeps to its window sends two megabytes.
 MOST_UNREAD = 8 * 1024 * 1024
+#: Bytes of the names in one folder: some hundred thousand.
+MOST_OF_LIST = 64 * 1024 * 1024
 
 
 class _BoundedPackets(Packetizer):
@@ -48,3 +51,18 @@ class BoundedTransport(paramiko.Transport):
         super().__init__(sock, packetizer_class=_BoundedPackets, **more)
         options = self.get_security_options()
         options.key_types = sorted(options.key_types, key=lambda kind: kind not in preferred_keys)
+
+
+class BoundedSftp(paramiko.SFTPClient):
+    """A session of SFTP in which no list of a folder goes on for ever."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._listed = 0  # bytes of names in a row
+        super().__init__(channel)
+
+    def _read_packet(self) -> tuple[int, bytes]:
+        kind, content = super()._read_packet()  # type: ignore[misc]
+        self._listed = self._listed + len(content) if kind == CMD_NAME else 0
+        if self._listed > MOST_OF_LIST:
+            raise paramiko.SSHException(f"it lists a folder with more than {MOST_OF_LIST // 1024 ** 2} MB of names")
+        return kind, content

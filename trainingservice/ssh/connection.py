@@ -15,7 +15,7 @@ from typing import Any
 import paramiko
 
 from trainingservice.reasons import Reason
-from trainingservice.ssh.bounded_transport import BoundedTransport
+from trainingservice.ssh.bounded_transport import BoundedSftp, BoundedTransport
 from trainingservice.ssh.host_keys import HostKeyStore
 from trainingservice.ssh.login_settings import SshLoginSettings
 from trainingservice.ssh.problems import MachineProblem, SessionBroke
@@ -108,7 +108,7 @@ class Connection:
                     channel.settimeout(SFTP_TIMEOUT)
                     with ended_after(channel, SFTP_TIMEOUT):
                         channel.invoke_subsystem("sftp")
-                        self._sftp = paramiko.SFTPClient(channel)
+                        self._sftp = BoundedSftp(channel)
                 yield self._sftp
             except (paramiko.SSHException, EOFError, OSError) as error:
                 if not is_broken(error):

@@ -1,5 +1,6 @@
 """What goes over the connection: code once for each machine and content, small lines at once, signs of life."""
 
+import os
 import random
 import socket
 import threading
@@ -8,15 +9,18 @@ from contextlib import suppress
 
 import paramiko
 import pytest
+from paramiko import sftp_server
 
 from tests.fakes.tcp_proxy import TcpProxy
 from tests.trainingservice.remote.conftest import refusal
 from trainingservice.keeper.keeper_bundle import build_keeper
+from trainingservice.remote.code_copies import folders_in
 from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.first_contact import look_at
+from trainingservice.ssh import bounded_transport
 from trainingservice.ssh import connection as connection_module
 from trainingservice.ssh.connection import connect
-from trainingservice.ssh.problems import SessionBroke
+from trainingservice.ssh.problems import MachineProblem, SessionBroke
 
 SIZE = 1_000_000
 MEGABYTE = 1024 * 1024
@@ -135,6 +139,19 @@ class Flooding(paramiko.ServerInterface):
                 self.sent += getattr(channel, self.send)(b"x" * 32_000)
 
 
+class EndlessFolder(paramiko.SFTPHandle):
+    def _get_next_files(self):
+        return [paramiko.SFTPAttributes.from_stat(os.stat("/"), "x" * 200)] * 100
+
+    def _set_files(self, files):
+        """There is no end of them."""
+
+
+class EndlessFiles(paramiko.SFTPServerInterface):
+    def list_folder(self, path):
+        return []
+
+
 @pytest.fixture
 def listen():
     """Takes one connection and has it served in a thread; the settings that lead there."""
@@ -176,3 +193,19 @@ def test_a_packet_longer_than_any_is_not_waited_for(listen, keys):
 
     assert "a packet of more than 256 KB" in str(refusal(listen(serve), keys))
     assert ended.wait(10)
+
+
+def test_a_folder_that_a_machine_lists_without_an_end_is_given_up(listen, keys, monkeypatch):
+    monkeypatch.setattr(sftp_server, "SFTPHandle", EndlessFolder)
+    monkeypatch.setattr(bounded_transport, "MOST_OF_LIST", 4 * MEGABYTE, raising=False)
+
+    def serve(sock):
+        transport = paramiko.Transport(sock)
+        transport.add_server_key(paramiko.ECDSAKey.generate())
+        transport.set_subsystem_handler("sftp", paramiko.SFTPServer, EndlessFiles)
+        transport.start_server(server=Flooding("send"))
+
+    connection = connect(listen(serve), keys, 10)
+    with pytest.raises(MachineProblem, match="more than 4 MB of names"):
+        folders_in(connection, "/trials")
+    connection.close()
