@@ -69,7 +69,7 @@ class CommandClusterSettings(ClusterSettings):
     def borrowed_from_the_server(self) -> str:
         if self.login_node is None:
             return "its own user's shell, in which the commands are run"
-        if self.login_node.password is None or self.login_node.proxy_jump is not None:
+        if self.login_node.borrows_from_the_server():
             return "its SSH keys and settings"
         return "its file system" if self.mounted_here is not None else ""
 

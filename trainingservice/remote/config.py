@@ -135,7 +135,7 @@ class RemoteClusterSettings(ClusterSettings):
                                   "it is a field of the top level, as in NNI.")
 
     def borrowed_from_the_server(self) -> str:
-        if any(machine.password is None or machine.proxy_jump is not None for machine in self.machine_list):
+        if any(machine.borrows_from_the_server() for machine in self.machine_list):
             return "its SSH keys and settings"
         if self.shared_storage is not None and self.shared_storage.local_mounted == "nnimount":
             return "its right to mount file systems, which localMounted: nomount does not need"

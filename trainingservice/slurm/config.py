@@ -56,7 +56,7 @@ class SlurmClusterSettings(ClusterSettings):
     def borrowed_from_the_server(self) -> str:
         if self.login_node is None:
             return "its own user's account on the Slurm cluster"
-        if self.login_node.password is None or self.login_node.proxy_jump is not None:
+        if self.login_node.borrows_from_the_server():
             return "its SSH keys and settings"
         return ""
 

@@ -57,6 +57,17 @@ def way_to(settings: SshLoginSettings) -> list[Hop]:
     return _way(text, settings.host, settings.port, settings.user, settings.proxy_jump, ())
 
 
+def goes_straight(settings: SshLoginSettings) -> bool:
+    """Whether the machine is reached without jump hosts and commands; also where nobody can say how it is reached."""
+    if not CONFIG_FILE.expanduser().is_file():
+        return settings.proxy_jump is None
+    try:
+        hops = way_to(settings)
+    except MachineProblem:
+        return True
+    return len(hops) == 1 and not hops[0].command
+
+
 def _way(text: str, host: str, port: int | None, user: str | None, jumps: str | None,
          before: tuple[str, ...]) -> list[Hop]:
     hop, configured = _hop(text, host, port, user)

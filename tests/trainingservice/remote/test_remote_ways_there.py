@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.ssh_machine import fingerprint_of, new_key
 from tests.trainingservice.remote.conftest import refusal, works
 from trainingservice.errors import InvalidMetadata
+from trainingservice.remote.config import RemoteClusterSettings
 from trainingservice.ssh.connection import connect
 from trainingservice.ssh.host_keys import HostKeyStore
 
@@ -150,6 +151,20 @@ def test_no_name_gets_into_the_shell_of_a_match(make_machine, keys, configure, m
     monkeypatch.setattr(sys, "stdin", io.StringIO())  # which the command gets
     assert works(machine.settings(), keys)
     assert ran.exists()
+
+
+@pytest.mark.parametrize(("lines", "borrows"), [
+    ("  HostName 10.0.0.5\n  Port 2222\n", False), ("  ProxyJump gate\n", True), ("  ProxyCommand nc %h %p\n", True),
+    ("  ProxyJump none\n  ProxyCommand none\n", False)])
+def test_a_password_borrows_nothing_of_the_servers_user_but_jump_hosts_and_commands_of_its_file(configure, lines,
+                                                                                               borrows):
+    machine = {"host": "lab", "user": "ada", "password": "hers"}
+    settings = RemoteClusterSettings.model_validate({"machineList": [machine]})
+    assert settings.borrowed_from_the_server() == ""
+    configure(f"Host lab\n{lines}")
+    assert bool(settings.borrowed_from_the_server()) == borrows
+    other = RemoteClusterSettings.model_validate({"machineList": [{**machine, "host": "home"}]})
+    assert other.borrowed_from_the_server() == ""
 
 
 # --- host keys --------------------------------------------------------------------------------
