@@ -51,10 +51,10 @@ class UserFolder:
         return keeper
 
     def deliver_code(self, experiment_id: str, archive: Path, sha256: str) -> contract.CodeDocument:
-        """Have an archive of the server's in the user's folder, once for all trials of the experiment."""
+        """Have an archive of the server's in the user's folder, once for all trials while it stays there."""
         with self._lock:
             target = self.path / "code" / experiment_id / f"{sha256}.tar.gz"
-            if target not in self._delivered:
+            if target not in self._delivered or not self.user.has_file(target):  # the folder is the user's to clean
                 self.user.write_file(target, archive)
                 self._delivered.add(target)
         return {"sha256": sha256, "archive": str(target)}

@@ -347,3 +347,13 @@ def test_a_user_whose_number_has_changed_is_not_taken_for_the_one_who_has_it_now
     bench.close_service(service)
     bench.wait("its processes have ended", lambda: not processes_of(changed.pw_uid))
     subprocess.run(["chown", "-R", str(user.pw_uid), user.pw_dir], check=True)
+
+
+def test_code_that_was_removed_from_the_users_folder_is_put_there_again(bench, user, key, form_as):
+    service = open_with_private_folder(bench)
+    first = form_as("cat a.txt", user, code=bench.code({"a.txt": "hello"}))
+    for form in (first, replace(form_as("cat a.txt", user, code=first.code), experiment_id=first.experiment_id)):
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+        assert bench.output(form) == "hello"
+        shutil.rmtree(Path(user.pw_dir) / ".nniweb")
