@@ -32,12 +32,7 @@ class CodeCopies:
     def __init__(self, scratch: Path) -> None:
         """``scratch``: a folder on this machine for code that comes as a folder, not as an archive."""
         self._scratch = scratch
-        self._there: set[str] = set()
         self._packing = threading.Lock()
-
-    def forget(self) -> None:
-        """The connection is a new one: look again what the machine has."""
-        self._there.clear()
 
     def ensure(self, connection: Connection, folder: str, code: TrialCode,
                progress: Callable[[str], None]) -> contract.CodeDocument:
@@ -48,13 +43,12 @@ class CodeCopies:
         with self._packing:
             archive, sha256 = archive_of(code, self._scratch)
         path = posixpath.join(folder, sha256 + _SUFFIX)
-        if sha256 not in self._there:
-            self._send(connection, archive, sha256, path, progress)
-            self._there.add(sha256)
+        self._send_if_absent(connection, archive, sha256, path, progress)
         return {"sha256": sha256, "archive": path}
 
-    def _send(self, connection: Connection, archive: Path, sha256: str, path: str,
-              progress: Callable[[str], None]) -> None:
+    def _send_if_absent(self, connection: Connection, archive: Path, sha256: str, path: str,
+                        progress: Callable[[str], None]) -> None:
+        # asked each time: whoever has the account there may have cleaned up
         size = archive.stat().st_size
         partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
         digest = hashlib.sha256()
@@ -96,7 +90,6 @@ class CodeCopies:
             for name in names:
                 sha256 = name.partition(".")[0]
                 if sha256 not in wanted:
-                    self._there.discard(sha256)
                     try:
                         sftp.remove(posixpath.join(folder, name))
                     except OSError as error:

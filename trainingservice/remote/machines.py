@@ -249,7 +249,6 @@ class RemoteMachine(MachineConnection):
             self._lock.notify_all()
 
     def _is_up(self, look: Look) -> None:
-        self._code.forget()
         self._next_look = self._stops_not_before = 0.0
         if look.has_nvidia_smi and not self._closed:
             self.gpus.start()

@@ -65,6 +65,20 @@ def test_code_goes_once_to_each_machine_for_each_content(bench, proxies):
     assert run_four(second) == [1, 1]
 
 
+def test_code_that_was_removed_from_a_machine_is_sent_again(bench, make_machine):
+    machine = make_machine()
+    bench.platform.machine_list = [machine.settings()]
+    service = bench.open_service()
+    code = bench.code({"data": "here"})
+    for _ in range(2):
+        form = bench.form("cat data", code=code)
+        service.submit_trial_job(form)
+        bench.wait_for_end(service, form)
+        assert bench.output(form) == "here"
+        [archive] = machine.home.rglob("*.tar.gz")
+        archive.unlink()
+
+
 def test_small_lines_go_at_once_and_a_dead_connection_is_noticed(make_machine, keys, monkeypatch):
     monkeypatch.setattr(connection_module, "KEEPALIVE", 1)
     machine = make_machine(lines=["LogLevel DEBUG1"])
