@@ -67,9 +67,11 @@ class CommandClusterSettings(ClusterSettings):
                                   "own user.")
 
     def borrowed_from_the_server(self) -> str:
+        from trainingservice.ssh.route import borrows_from_the_server  # here: it needs an SSH library
+
         if self.login_node is None:
             return "its own user's shell, in which the commands are run"
-        if self.login_node.borrows_from_the_server():
+        if borrows_from_the_server(self.login_node):
             return "its SSH keys and settings"
         return "its file system" if self.mounted_here is not None else ""
 

@@ -135,7 +135,9 @@ class RemoteClusterSettings(ClusterSettings):
                                   "it is a field of the top level, as in NNI.")
 
     def borrowed_from_the_server(self) -> str:
-        if any(machine.borrows_from_the_server() for machine in self.machine_list):
+        from trainingservice.ssh.route import borrows_from_the_server  # here: it needs an SSH library
+
+        if any(map(borrows_from_the_server, self.machine_list)):
             return "its SSH keys and settings"
         if self.shared_storage is not None and self.shared_storage.local_mounted == "nnimount":
             return "its right to mount file systems, which localMounted: nomount does not need"

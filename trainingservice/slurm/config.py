@@ -54,9 +54,11 @@ class SlurmClusterSettings(ClusterSettings):
         default=None, description="Folder of Slurm's commands on the login node, if they are not on the PATH there.")
 
     def borrowed_from_the_server(self) -> str:
+        from trainingservice.ssh.route import borrows_from_the_server  # here: it needs an SSH library
+
         if self.login_node is None:
             return "its own user's account on the Slurm cluster"
-        if self.login_node.borrows_from_the_server():
+        if borrows_from_the_server(self.login_node):
             return "its SSH keys and settings"
         return ""
 

@@ -52,11 +52,3 @@ class SshLoginSettings(SettingsModel):
     def address(self) -> str:
         """Names the machine within its cluster, also in stored states: ``user@host:port``."""
         return f"{self.user}@{self.host}:{self.port or 22}"
-
-    def borrows_from_the_server(self) -> bool:
-        """Whether keys of the user the server runs as, or hosts and commands of that user's settings, lead there."""
-        if self.password is None or self.proxy_jump is not None:
-            return True
-        from trainingservice.ssh.route import goes_straight  # here: it needs an SSH library
-
-        return not goes_straight(self)

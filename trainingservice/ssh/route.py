@@ -57,15 +57,17 @@ def way_to(settings: SshLoginSettings) -> list[Hop]:
     return _way(text, settings.host, settings.port, settings.user, settings.proxy_jump, ())
 
 
-def goes_straight(settings: SshLoginSettings) -> bool:
-    """Whether the machine is reached without jump hosts and commands; also where nobody can say how it is reached."""
+def borrows_from_the_server(settings: SshLoginSettings) -> bool:
+    """Whether keys of the user the server runs as, or hosts and commands of that user's settings, lead there."""
+    if settings.password is None or settings.proxy_jump is not None:
+        return True
     if not CONFIG_FILE.expanduser().is_file():
-        return settings.proxy_jump is None
+        return False
     try:
         hops = way_to(settings)
-    except MachineProblem:
-        return True
-    return len(hops) == 1 and not hops[0].command
+    except MachineProblem:  # nothing leads there
+        return False
+    return len(hops) > 1 or bool(hops[0].command)
 
 
 def _way(text: str, host: str, port: int | None, user: str | None, jumps: str | None,
