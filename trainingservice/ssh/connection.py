@@ -137,7 +137,8 @@ def ended_after(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
 
     def end() -> None:
         is_late.set()
-        channel.close()
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):  # the connection has just gone
+            channel.close()
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True

@@ -19,7 +19,7 @@ from trainingservice.remote.config import RemoteMachineSettings
 from trainingservice.remote.first_contact import look_at
 from trainingservice.ssh import bounded_transport
 from trainingservice.ssh import connection as connection_module
-from trainingservice.ssh.connection import connect
+from trainingservice.ssh.connection import connect, ended_after
 from trainingservice.ssh.problems import MachineProblem, SessionBroke
 
 SIZE = 1_000_000
@@ -125,6 +125,23 @@ def test_a_machine_whose_connection_breaks_at_the_first_look_does_not_count_as_o
         look_at(connection, settings, build_keeper(tmp_path), time.time)
     assert not caught.value.needs_person
     connection.close()
+
+
+def test_a_time_limit_that_passes_as_the_connection_goes_is_no_error_of_its_thread(monkeypatch):
+    failed, closed = [], threading.Event()
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+
+    class Gone:
+        def close(self):
+            closed.set()
+            raise EOFError
+
+    with pytest.raises(TimeoutError), ended_after(Gone(), 0.01):
+        closed.wait(10)
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(10)
+    assert failed == []
 
 
 # --- machines that send more than they may ----------------------------------------------------
