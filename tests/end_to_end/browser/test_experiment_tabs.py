@@ -263,6 +263,17 @@ def test_on_a_phone_the_tiles_stand_two_in_a_row(server: RunningServer, open_pag
 
 
 @pytest.mark.slow
+def test_underscores_are_seen_in_the_filter(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path)
+    page = open_page(server, f"/experiments/{trials.experiment}/trials/")
+    pictures = []
+    for text in ("batch_size", "batch size"):
+        page.get_by_label("Filter", exact=True).fill(text)
+        pictures.append(page.get_by_label("Filter", exact=True).screenshot(caret="hide"))
+    assert pictures[0] != pictures[1]
+
+
+@pytest.mark.slow
 def test_events_are_filtered_paged_and_live(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
     trials = LedTrials(server, tmp_path)
     page = open_page(server, f"/experiments/{trials.experiment}/events/")

@@ -482,7 +482,7 @@ def test_it_is_a_plain_form_where_there_are_no_scripts(server, open_page, code) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("way", [pytest.param("template=digits", marks=pytest.mark.slow), "way=fields"])
+@pytest.mark.parametrize("way", ["template=digits", "way=fields", "way=file"])
 def test_nothing_is_wider_than_the_page(server, open_page, width, way) -> None:
     page = open_page(server, f"/new/?{way}", width=width)
     expect(page.locator("#space")).to_be_visible()
