@@ -4,7 +4,7 @@
  * form is sent as it is.
  */
 
-import { readExact } from "../lib/exact_json.js";
+import { readRaw } from "../lib/exact_json.js";
 import { startCode, putCode, chooseWay, takeDroppedFolder, CannotPack } from "../new_experiment/code_source.js";
 import { settled, startFields } from "../new_experiment/config_fields.js";
 import { startPlatformFields } from "../new_experiment/platform_fields.js";
@@ -248,7 +248,7 @@ async function searchSpaceOfFile() {
     for (const [name, value] of [...data]) if (value === "") data.delete(name);
     const request = await send("/api/v1/experiments/check/", data, "Reading the search space …");
     say("");
-    if (request.status === 200) return readExact(request.responseText).search_space;
+    if (request.status === 200) return readRaw(request.responseText).search_space;
   } finally {
     busy(false);
     upload.hidden = true;

@@ -20,6 +20,7 @@ import { isAtRest, isEnd, showMeaning, showStatus, showText } from "../ui/status
 import { startNotes } from "../ui/notes.js";
 import { TagEditor } from "../ui/tag_editor.js";
 import { digits, duration, heardWords, meanWithError, statusWord } from "../lib/formats.js";
+import { exactTexts } from "../lib/exact_json.js";
 import { FORMS } from "../lib/parameter_text.js";
 import { keptCode } from "../lib/rerun_words.js";
 import { copyText } from "../ui/copy.js";
@@ -411,7 +412,7 @@ function question(action) {
 }
 
 for (const button of document.querySelectorAll("[data-copy-as]")) {
-  button.addEventListener("click", () => copyText(FORMS[/** @type {HTMLElement} */ (button).dataset.copyAs ?? "json"](trial.parameters ?? {}), button));
+  button.addEventListener("click", () => copyText(FORMS[/** @type {HTMLElement} */ (button).dataset.copyAs ?? "json"](exactTexts(trial.parameters ?? {}, page.exact.parameters)), button));
 }
 
 document.getElementById("controls")?.addEventListener("click", async (event) => {

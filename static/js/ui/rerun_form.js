@@ -2,6 +2,7 @@
 
 import { findInList } from "./find_in_list.js";
 import { keptCode } from "../lib/rerun_words.js";
+import { exactTexts } from "../lib/exact_json.js";
 import { JsonText, rest, RestError } from "../lib/rest.js";
 
 /** Pause after the last key before the server is asked what it thinks of the values, in milliseconds. */
@@ -34,11 +35,12 @@ export function askForChanges(trial, searchSpace, exact) {
   const list = words("div", "", "rerun-fields");
   list.id = "rerun-fields";
   form.append(find, list);
-  const fields = [...new Set([...Object.keys(given), ...Object.keys(searchSpace)])].map((name) => field(name, textOf(given[name], exact.parameters[name]), exact.options[name] ?? []));
+  const texts = exactTexts(given, exact.parameters);
+  const fields = [...new Set([...Object.keys(given), ...Object.keys(searchSpace)])].map((name) => field(name, texts[name] ?? "", exact.options[name] ?? []));
   for (const { name, input, note } of fields) {
     const row = words("div", "", "rerun-field");
     const label = document.createElement("label");
-    label.append(words("span", name), words("span", hint(searchSpace[name]), "quiet small"), input);
+    label.append(words("span", name), words("span", hint(searchSpace[name], exact.options[name]), "quiet small"), input);
     note.className = "note small";
     note.setAttribute("role", "status");
     row.append(label, ...datalist(input, exact.options[name] ?? []), note);
@@ -135,15 +137,6 @@ function field(name, original, options) {
   return { name, input, options, original, isText: original.startsWith('"'), first: input.value, note: document.createElement("p") };
 }
 
-/**
- * A value as JSON: as the server wrote it, unless the trial has another one since.
- * @param {unknown} value @param {string | undefined} exact
- */
-function textOf(value, exact) {
-  if (value === undefined) return "";
-  return exact !== undefined && JSON.stringify(JSON.parse(exact)) === JSON.stringify(value) ? exact : JSON.stringify(value, null, value !== null && typeof value === "object" ? 1 : 0);
-}
-
 /** Texts without their quotes. @param {string} json */
 const asShown = (json) => (json.startsWith('"') ? JSON.parse(json) : json);
 
@@ -179,10 +172,10 @@ function read(fields) {
   return good ? JsonText.ofObject(values) : null;
 }
 
-/** @param {any} space */
-function hint(space) {
+/** @param {any} space @param {string[] | undefined} options  of a choice, as JSON */
+function hint(space, options) {
   if (!space?._type) return ""; // none, or one that only a tuner of the user's own can read
-  const value = JSON.stringify(space._value);
+  const value = options ? `[${options.join(", ")}]` : JSON.stringify(space._value);
   return ` ${space._type} ${value && value.length < 80 ? value : ""}`;
 }
 

@@ -423,6 +423,16 @@ def test_a_search_space_of_a_file_is_taken_into_the_text(server, open_page) -> N
 
 
 @pytest.mark.slow
+def test_a_search_space_of_a_file_is_taken_to_the_last_digit(server, open_page, code) -> None:
+    (code / "search_space.json").write_text('{"x": {"_type": "choice", "_value": [9007199254740993, 1.0]}}')
+    page = open_page(server, "/new/?way=file")
+    editor(page).fill(CONFIG)
+    page.get_by_label("Code folder on the server").fill(str(code))
+    page.get_by_role("button", name="Write it into the experiment file").click()
+    expect(editor(page)).to_have_value(re.compile(re.escape("_value: [9007199254740993, 1.0]")))
+
+
+@pytest.mark.slow
 def test_a_search_space_of_annotations_is_made_by_the_check(server, open_page, code) -> None:
     (code / "trial.py").write_text('"""@nni.variable(nni.uniform(0, 1), name=x)"""\nx = 0\n'
                                    '"""@nni.report_final_result(x)"""\n')

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -182,9 +185,21 @@ def test_a_run_with_changes_keeps_what_is_not_changed_to_the_last_digit(server: 
         "x": {"_type": "uniform", "_value": [0, 1]},
         **{name: {"_type": "choice", "_value": [value]} for name, value in values.items()}})
     page = open_trial(server, open_page, trials)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copied = []
+    for form in ("JSON", "Python", "command line"):
+        page.evaluate("() => navigator.clipboard.writeText('')")
+        page.get_by_role("button", name=form).click()
+        copied.append(page.wait_for_function("() => navigator.clipboard.readText()").json_value())
+    given = server.get(f"trials/{trial_id(server, trials, 0)}/")["parameters"]
+    assert [repr(json.loads(copied[0])), repr(ast.literal_eval(copied[1]))] == [repr(given)] * 2
+    words = dict(zip(*[iter(shlex.split(copied[2]))] * 2, strict=True))
+    assert words == {"--x": repr(given["x"]), "--seed": "9007199254740993", "--rate": "2.0", "--words": "a\nb ",
+                     "--layers": '[1.0,{"n": 1152921504606846977}]'}
     first = page.url.partition("#")[0]
     page.get_by_role("button", name="Run with changes").click()
     dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("choice [9007199254740993]")
     dialog.locator("[name=x]").fill("9007199254740995")
     dialog.get_by_role("button", name="Run it").click()
     page.wait_for_url(lambda address: "/trials/" in address and not address.startswith(first))
