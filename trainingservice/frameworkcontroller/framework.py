@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
-import gzip
-import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -35,6 +34,8 @@ FIRST_PORT = 4000
 STOPPED_CODES = frozenset({-210})
 #: Those of a pod that the API refused for good; see ClassifyPodCreationError of FrameworkController.
 REFUSED_POD_CODES = frozenset({-200, -310})
+#: How large packed statuses may be, unpacked.
+MOST_OF_STATUSES = 16 * 1024 * 1024
 _WAITING = frozenset({"AttemptCreationPending", "AttemptCreationRequested", "AttemptPreparing"})
 
 
@@ -208,12 +209,17 @@ def _task(attempt: Mapping[str, Any], role_name: object, index: object) -> Mappi
 
 
 def _task_roles(attempt: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The roles' statuses, which a controller with largeFrameworkCompression packs."""
+    """The roles' statuses, which a controller with largeFrameworkCompression packs; () where they cannot be read."""
     packed = attempt.get("taskRoleStatusesCompressed")
-    if packed:
-        roles: Sequence[Mapping[str, Any]] = json.loads(gzip.decompress(base64.b64decode(packed)))
-        return roles
-    return attempt.get("taskRoleStatuses") or []
+    if not packed:
+        return attempt.get("taskRoleStatuses") or []
+    reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        text = reader.decompress(base64.b64decode(packed), MOST_OF_STATUSES)  # a small text can hide gigabytes
+        roles: Sequence[Mapping[str, Any]] = read_json(text) if reader.eof else ()
+    except (ValueError, TypeError, zlib.error):
+        return ()
+    return roles
 
 
 def _container_of(task: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,29 @@ def test_a_framework_whose_statuses_are_packed_tells_the_same() -> None:
     packed = base64.b64encode(gzip.compress(json.dumps(attempt["taskRoleStatuses"]).encode())).decode()
     attempt |= {"taskRoleStatuses": None, "taskRoleStatusesCompressed": packed}
     assert told(name, framework) == told(name)
+
+
+@pytest.mark.parametrize("packed", [
+    "bm9uZQ==", "#", {"not": "a text"}, base64.b64encode(gzip.compress(b"[" * 100_000)).decode(),
+    base64.b64encode(gzip.compress(b"[]")[:-4]).decode()], ids=["no gzip", "no base64", "no text", "deep", "cut off"])
+def test_packed_statuses_that_cannot_be_read_tell_nothing_and_the_framework_the_rest(packed: object) -> None:
+    framework = recorded("framework/failed/30-completed")
+    framework["status"]["attemptStatus"] |= {"taskRoleStatuses": None, "taskRoleStatusesCompressed": packed}
+    found = told("framework/failed/30-completed", framework)
+    assert (found.status, found.exit_code) == (F, None)
+    assert found.message
+
+
+def test_packed_statuses_are_unpacked_up_to_a_limit() -> None:
+    framework = recorded("framework/failed/30-completed")
+    packed = base64.b64encode(gzip.compress(b"[" + b" " * (64 * 1024 * 1024) + b"]")).decode()
+    framework["status"]["attemptStatus"] |= {"taskRoleStatuses": None, "taskRoleStatusesCompressed": packed}
+    tracemalloc.start()
+    try:
+        assert told("framework/failed/30-completed", framework).status is F
+        assert tracemalloc.get_traced_memory()[1] < 40 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_framework_that_the_memory_killer_ended_says_so() -> None:
