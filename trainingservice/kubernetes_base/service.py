@@ -345,7 +345,23 @@ class KubernetesService(PollingTrainingService):
     # --- what is seen ----------------------------------------------------------------------
 
     def _observe(self, job: TrialJobDetail) -> Observation | None:
-        """What is known of a job whose object is there; None where that is nothing."""
+        """What is known of a job whose object is there; None where that is nothing.
+
+        Some kinds have no schema of their status, so that anything may stand there. That hides no other trial.
+        """
+        try:
+            return self._read(job)
+        except TrainingServiceError:
+            raise
+        except Exception as error:
+            message = Reason("server_fault", said=(
+                f"What the cluster says of the {self.kind.resource.kind} {names.object_name(job.id)} cannot be read "
+                f"({type(error).__name__}: {str(error)[:200]})."))
+            if job.message != message:
+                logger.exception("what the cluster says of trial %s cannot be read", job.id)
+            return Observation(job.status, message=message)
+
+    def _read(self, job: TrialJobDetail) -> Observation | None:
         trials, _ = self._mirrors()
         trial = trials.get(names.object_name(job.id))
         if trial is None:

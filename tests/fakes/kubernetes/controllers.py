@@ -36,7 +36,7 @@ class Controller(Protocol):
 
 
 class Controllers:
-    """All controllers of one cluster. ``paused`` names kinds whose controller does not run."""
+    """All controllers of one cluster. ``paused`` names kinds whose controller does not run, and objects left alone."""
 
     def __init__(self, store: Store, node: Node, controllers: list[Controller]) -> None:
         self.store, self.node = store, node
@@ -193,7 +193,7 @@ class Controllers:
             if trial["metadata"].get("deletionTimestamp"):
                 if not pods:
                     self.store.remove(plural, trial["metadata"]["namespace"], trial["metadata"]["name"])
-            elif plural not in self.paused:
+            elif not {plural, trial["metadata"]["name"]} & self.paused:
                 self._controllers[plural].reconcile(trial, pods, self)
                 self._remove_when_due(plural, trial)
         if is_full:

@@ -97,3 +97,22 @@ def test_a_keeper_whose_pod_has_not_begun_is_not_missed_while_another_pod_runs(b
         form.job_name).message)
     bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
     assert service.last_lines(form.job_name) is None
+
+
+@pytest.mark.parametrize("odd", ["Completed", {"state": ["Completed"]}, {"state": "Completed", "attemptStatus": "none"},
+                                 {"state": "AttemptRunning", "attemptStatus": {"taskRoleStatuses": ["worker"]}}])
+def test_a_status_that_cannot_be_read_hides_no_other_trial_and_its_own_says_so(bench, cluster, odd) -> None:
+    service = bench.open_service()
+    go = bench.witness / "go"
+    form, other = bench.form("sleep 600"), bench.form(f'until [ -e "{go}" ]; do sleep 0.05; done; exit 3')
+    for one in (form, other):
+        service.submit_trial_job(one)
+        bench.wait_for_status(service, one, TrialJobStatus.RUNNING)
+    cluster.controllers.paused.add(f"nni{form.job_name}")
+    cluster.store.change("frameworks", "default", f"nni{form.job_name}", lambda item: item.update(status=odd))
+    bench.wait("it says so", lambda: "cannot be read" in service.get_trial_job(form.job_name).message)
+    assert service.get_trial_job(form.job_name).status is TrialJobStatus.RUNNING
+    go.touch()
+    bench.wait_for_end(service, other, TrialJobStatus.FAILED)
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
