@@ -60,6 +60,8 @@ PODS_GONE = 30.0
 #: Seconds to wait for what the reporting pod says of its end, when the trial's object has ended: the two watches are
 #: not in step, and the pod knows why.
 SETTLE = 5.0
+#: Seconds from one look at the trials' Secrets to the next, and until the next where the cluster could not be asked.
+SWEEP_EVERY, SWEEP_AGAIN = 3600.0, 10.0
 
 
 class KubernetesService(PollingTrainingService):
@@ -99,6 +101,7 @@ class KubernetesService(PollingTrainingService):
         self._pod_index = PodIndex()
         #: Names of trials' Secrets that a server before us may not have come to hand over.
         self._unfinished: set[str] = set()
+        self._next_sweep = float("-inf")
         self._ends: dict[str, Mapping[str, Any]] = {}  # job name -> what its reporting keeper left
         self._ended_since: dict[str, float] = {}  # job name -> monotonic time when its object was first seen ended
 
@@ -121,10 +124,24 @@ class KubernetesService(PollingTrainingService):
         if not self.settings.keepers_call_home():
             self.collected.open()
         self._mirrors()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove old tombstones, and find what a server before us has not come to hand over. Raises nothing."""
+        now = self._monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + SWEEP_AGAIN
         try:
             self._unfinished = set(self.belongings.sweep_tombstones())
         except ApiRefusal as refusal:
             logger.warning("old tombstones stay: %s", error_of(refusal, "list the Secrets"))
+            if refusal.code != 403 or refusal.is_starting:
+                return
+        except TrainingServiceError as error:
+            logger.warning("old tombstones stay: %s", error)
+            return
+        self._next_sweep = now + SWEEP_EVERY
 
     def close(self) -> None:
         with self._opening:
@@ -184,6 +201,7 @@ class KubernetesService(PollingTrainingService):
             if not mirror.is_fresh and not (mirror.lists == 0 and mirror.wait_until_fresh(FIRST_LIST)) \
                     and not mirror.wait_until_fresh(0.5):
                 raise TemporaryError(mirror.problem)
+        self._sweep()
         waiting = {job.id: (job, uids) for job in jobs if job.status is TrialJobStatus.WAITING
                    and (trial := trials.get(names.object_name(job.id))) is not None
                    and (uids := unexplained(trial, self._pod_index.of_job(job.id)))}

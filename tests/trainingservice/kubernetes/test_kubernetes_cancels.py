@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from trainingservice.kubernetes_base import names
 from trainingservice.kubernetes_base import service as kubernetes_service
 from trainingservice.trial_job import ResumedJob, TrialJobDetail
@@ -106,6 +108,47 @@ def test_a_crash_before_the_secret_was_handed_over_is_made_good(bench, cluster) 
     bench.wait("its keeper reports", lambda: bench.output(form))
     second.cancel_trial_job(form.job_name)
     bench.wait_for_end(second, form, TrialJobStatus.USER_CANCELED)
+
+
+@pytest.mark.parametrize("fault", ["refused", "away"])
+def test_a_crash_is_made_good_also_where_the_cluster_cannot_be_asked_at_the_next_start(bench, cluster, monkeypatch,
+                                                                                      fault) -> None:
+    monkeypatch.setattr(kubernetes_service, "SWEEP_AGAIN", 0.1)
+    first = bench.open_service()
+    form = bench.form("echo here; sleep 600")
+    cluster.faults.append({"status": 500, "times": 100_000, "verb": "patch", "path": "/secrets"})
+    first.submit_trial_job(form)
+    bench.wait("the Job is there", lambda: cluster.store.all("jobs"))
+    bench.close_service(first)
+    cluster.faults[:] = [{"status": 500, "times": 1, "verb": "list", "path": "/secrets"}] if fault == "refused" else []
+    if fault == "away":
+        cluster.go_away()
+    second = bench.open_service([ResumedJob(TrialJobDetail(form.job_name, TrialJobStatus.WAITING, form, 1000.0),
+                                            submitted=True)])
+    if fault == "away":
+        bench.wait("it has asked in vain", lambda: second.trouble)
+        cluster.come_back()
+    bench.wait("the Job owns the Secret", lambda: secret_of(cluster, form)["metadata"].get("ownerReferences"))
+    bench.wait("its keeper reports", lambda: bench.output(form))
+    second.cancel_trial_job(form.job_name)
+    bench.wait_for_end(second, form, TrialJobStatus.USER_CANCELED)
+
+
+def test_tombstones_that_are_a_day_old_go_while_the_server_runs_on(bench, cluster, monkeypatch) -> None:
+    monkeypatch.setattr(kubernetes_service, "SWEEP_EVERY", 0.2)
+    service = bench.open_service()
+    canceled, form = bench.form("echo here; sleep 600"), bench.form("echo here; sleep 600")
+    for one in (canceled, form):
+        service.submit_trial_job(one)
+        bench.wait("it runs", lambda one=one: bench.output(one))
+    service.cancel_trial_job(canceled.job_name)
+    bench.wait_for_end(service, canceled, TrialJobStatus.USER_CANCELED)
+    cluster.store.change("secrets", "default", names.trial_secret(canceled.job_name),
+                         lambda item: item["metadata"]["annotations"].__setitem__(names.CANCELED, "1000"))
+    bench.wait("it has gone", lambda: secret_of(cluster, canceled) is None)
+    assert secret_of(cluster, form) is not None
+    service.cancel_trial_job(form.job_name)
+    bench.wait_for_end(service, form, TrialJobStatus.USER_CANCELED)
 
 
 def test_an_experiment_can_be_deleted_where_the_kind_itself_is_gone(bench, cluster, monkeypatch) -> None:
