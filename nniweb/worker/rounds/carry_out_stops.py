@@ -13,6 +13,7 @@ from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.replicates.new_trials import replicates_to_start
 from nniweb.observability.log_ids import ExperimentLogger
 from nniweb.worker.rounds.cluster_work import ClusterWork
+from nniweb.worker.rounds.observing.observe_trials import detail_of
 from nniweb.worker.rounds.submissions import claim_never_handed_over, was_never_handed_over
 from nniweb.worker.rounds.trials_missing import reason_of_limit
 from nniweb.worker.rounds.warm_places import job_to_stop
@@ -88,7 +89,7 @@ def _end_never_handed_over(work: ClusterWork, trial: Trial, attempt: Attempt) ->
 
 
 def _freeze_trials(work: ClusterWork, experiment: Experiment) -> None:
-    """Those that are to rest: keepers are given the order, jobs that have not begun are removed."""
+    """Those that are to rest: keepers are given the order, jobs of which nothing runs are removed."""
     for attempt in Attempt.objects.under_way().filter(
             cluster=work.cluster_pk,
             trial__in=Trial.objects.unfinished().filter(experiment=experiment, target__in=RESTS)).select_related(
@@ -96,13 +97,21 @@ def _freeze_trials(work: ClusterWork, experiment: Experiment) -> None:
         trial, service = attempt.trial, work.service
         if attempt.pk in work.submitting or service is None:
             continue
-        if attempt.journal_id or trial.status != TrialJobStatus.WAITING:
+        if (attempt.journal_id or trial.status != TrialJobStatus.WAITING) and not _is_suspended(work, service, attempt):
             _order_freeze(work, service, trial, attempt)
         elif attempt.job_name not in work.stops_sent:
             with work.lease.transaction():  # first: it may be wanted running again before the platform has done it
                 Attempt.objects.filter(pk=attempt.pk).exclude(stage=Attempt.Stage.ENDED).update(
                     end_reason=contract.FROZEN)
             _send_stop(work, trial, attempt)
+
+
+def _is_suspended(work: ClusterWork, service: TrainingService, attempt: Attempt) -> bool:
+    """Whether the platform has ended the run before the order came, so that no keeper is there to carry it out."""
+    if not service.suspends_jobs:
+        return False
+    detail = detail_of(work, service, attempt.job_name)
+    return detail is not None and detail.suspended
 
 
 def _order_freeze(work: ClusterWork, service: TrainingService, trial: Trial, attempt: Attempt) -> None:

@@ -101,7 +101,7 @@ def write_down(work: ClusterWork, detail: TrialJobDetail) -> None:
 def _look(work: ClusterWork, service: TrainingService, changed: Collection[str]) -> None:
     """Look at all jobs, where that is due, and at those that rang."""
     now = work.monotonic()
-    rang = [detail for name in changed if (detail := _detail(work, service, name)) is not None]
+    rang = [detail for name in changed if (detail := detail_of(work, service, name)) is not None]
     is_new = work.listed is None and now >= work.next_full_look
     if is_new:
         details: Sequence[TrialJobDetail] = work.host.ask(
@@ -150,13 +150,14 @@ def _look_at_listed(work: ClusterWork, service: TrainingService, listed: Listed,
         there = list(islice(listed.left, min(READ_AT_ONCE, most - start)))
         details: Iterable[TrialJobDetail | None] = there
         if not is_new:  # it may say something else meanwhile
-            details = (_detail(work, service, detail.id) for detail in there)
+            details = (detail_of(work, service, detail.id) for detail in there)
         _apply(work, [detail for detail in details if detail is not None and detail.id not in rang])
         for _ in there:  # only now: what could not be written is tried again
             listed.left.popleft()
 
 
-def _detail(work: ClusterWork, service: TrainingService, name: str) -> TrialJobDetail | None:
+def detail_of(work: ClusterWork, service: TrainingService, name: str) -> TrialJobDetail | None:
+    """What the platform says of a job now; None where it does not know it, or cannot be asked."""
     try:
         return work.host.ask("get_trial_job", lambda: job_detail(service.get_trial_job(name)), None)
     except UnknownTrialJob:
@@ -267,11 +268,11 @@ def _write(work: ClusterWork, attempt: Attempt, detail: TrialJobDetail, revision
             attempt_started(attempt, began_at(detail.start_time, attempt, now), revision=revision, by_keeper=False,
                             target=attempt.trial.target)
     elif has_been_suspended(attempt.journal_id, detail):
-        now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
+        now_said = detail_of(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.suspended:  # else its next run may have begun meanwhile
             attempt_suspended(attempt, now, revision=revision, message=detail.message)
     elif was_interrupted(attempt.journal_id, attempt.trial.status, detail):
-        now_said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
+        now_said = detail_of(work, work.service, attempt.job_name) if work.service is not None else None
         if now_said is not None and now_said.interrupted:  # else its next run may have begun meanwhile
             attempt_interrupted(attempt, now, revision=revision, message=detail.message)
     elif attempt.trial.status == TrialJobStatus.RUNNING and not attempt.journal_id:
@@ -378,7 +379,7 @@ def _goes_on(work: ClusterWork, attempt: Attempt) -> bool:
     service = work.service
     if service is None or not service.continues_jobs or not is_held(attempt):
         return False
-    detail = _detail(work, service, attempt.job_name)
+    detail = detail_of(work, service, attempt.job_name)
     return detail is not None and not detail.status.is_end
 
 
@@ -407,7 +408,7 @@ def _show_silence(work: ClusterWork) -> None:
         Q(heard_at=None) | Q(heard_at__lt=limit), cluster=work.cluster_pk, unseen_since__lt=limit,
         trial__status__in=[TrialJobStatus.WAITING.value, TrialJobStatus.RUNNING.value]).select_related("trial")
     for attempt in silent[:CHUNK]:
-        said = _detail(work, work.service, attempt.job_name) if work.service is not None else None
+        said = detail_of(work, work.service, attempt.job_name) if work.service is not None else None
         own_words = said.message if said is not None and said.status is TrialJobStatus.UNKNOWN else ""
         with work.lease.transaction():
             move_trial(attempt.trial_id, TrialJobStatus.UNKNOWN, work.now(),

@@ -115,3 +115,22 @@ def test_a_trial_that_is_wanted_stopped_ends_at_once(rig: Rig) -> None:
     Trial.objects.filter(pk=trial.pk).update(target="USER_CANCELED", message="Stopped by a person.")
     stopped(trial)
     assert seen(trial)[:2] == ("USER_CANCELED", "Stopped by a person.")
+
+
+@pytest.mark.parametrize("target", ["PREEMPTED", "FROZEN", "HELD"])
+def test_a_trial_that_is_to_be_frozen_is_at_rest_where_its_platform_suspends_it_first(rig: Rig, target) -> None:
+    trial = running(rig)
+    Trial.objects.filter(pk=trial.pk).update(target=target, message="Something more urgent needs the place.")
+    suspend(rig, trial)  # the last word of its keeper is lost: the server was away
+    rig.until(lambda: rig.service.get_trial_job(trial.public_id).status is TrialJobStatus.USER_CANCELED)
+    rig.rounds()
+    rig.skip(61)
+    rig.until(lambda: trial.attempts.earliest("number").stage == "ended")
+    assert trial.attempts.earliest("number").end_reason == "frozen"
+    if target == "PREEMPTED":  # there is room
+        rig.until(lambda: trial.attempts.filter(number=2, stage="submitted").exists())
+        return
+    rig.rounds()
+    trial.refresh_from_db()
+    assert (trial.status, trial.target, trial.attempts.get().stage) == ("WAITING", target, "ended")
+    assert trial.message == "Something more urgent needs the place."
