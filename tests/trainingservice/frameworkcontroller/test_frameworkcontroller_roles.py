@@ -95,12 +95,44 @@ def test_a_framework_of_the_users_own_keeps_what_it_says(bench, cluster, tmp_pat
     assert {"name": "MINE", "value": "kept"} in pod["containers"][0]["env"]
 
 
+def of_container(container: object) -> str:
+    """A template with this container."""
+    return yaml.safe_dump({"spec": {"taskRoles": [{"name": "main", "task": {"pod": {"spec": {
+        "containers": [container]}}}}]}})
+
+
+@pytest.mark.parametrize(("command", "args", "printed"), [
+    (["sh", "-c", "echo $0 here; echo there"], None, "sh here\nthere\n"),
+    (["echo"], ["of", "args  too", 5], "of args  too 5\n"),
+    (["echo one && echo two"], None, "one\ntwo\n"), (["echo", "one", "&&", "echo", "two"], None, "one\ntwo\n"),
+    (None, ["unused"], "of the trial\n")], ids=["sh -c", "args", "shell text", "shell words", "args alone"])
+def test_a_container_of_a_template_runs_what_it_says(bench, tmp_path, command, args, printed) -> None:
+    path = tmp_path / "framework.yaml"
+    path.write_text(of_container({"name": "own", "image": "example/own:1", "command": command, "args": args}))
+    bench.platform.roles = {"config_path": path}
+    service = bench.open_service()
+    form = bench.form("echo of the trial")
+    service.submit_trial_job(form)
+    bench.wait_for_end(service, form)
+    assert bench.output(form) == printed
+
+
 @pytest.mark.parametrize(("text", "sentence"), [
     ("spec: {}", "has no spec.taskRoles"), ("{", "cannot be read as YAML"),
     (json.dumps({"spec": {"taskRoles": [{"name": "a"}]}}), "exactly one container"),
     (json.dumps({"spec": {"taskRoles": [{"name": "w" * 45, "task": {"pod": {"spec": {"containers": [
         {"name": "own", "image": "example/own:1"}]}}}}]}}), f"role {'w' * 45}: its name may have"),
-    (None, "cannot be read")], ids=["empty", "broken", "no container", "long name", "missing"])
+    (None, "cannot be read"), ("spec: [1]", "has no spec.taskRoles"),
+    ("spec: {taskRoles: [worker]}", "role 0 of"), ("spec: {taskRoles: [{task: {pod: {spec: [1]}}}]}", "not 0"),
+    (of_container("x"), "each entry of spec.taskRoles[0].task.pod.spec.containers must be a mapping"),
+    (of_container({"command": "python3 train.py"}), "spec.containers[0].command must be a list"),
+    (of_container({"command": [["python3"]]}), "each entry of spec.taskRoles[0].task.pod.spec.containers[0]."
+                                                "command must be a text"),
+    (of_container({"env": {"A": "b"}}), "containers[0].env must be a list"),
+    (of_container({"resources": {"limits": ["gpu"]}}), "resources.limits must be a mapping"),
+    ("metadata: mine\n" + of_container({}), "metadata must be a mapping")],
+    ids=["empty", "broken", "no container", "long name", "missing", "spec", "role", "pod", "container", "command",
+         "word", "env", "limits", "metadata"])
 def test_a_template_that_cannot_be_used_is_said_before_the_launch(bench, tmp_path, text, sentence) -> None:
     path = tmp_path / "framework.yaml"
     if text is not None:
