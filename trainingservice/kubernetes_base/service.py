@@ -102,6 +102,7 @@ class KubernetesService(PollingTrainingService):
         #: Names of trials' Secrets that a server before us may not have come to hand over.
         self._unfinished: set[str] = set()
         self._next_sweep = float("-inf")
+        self._reporting: dict[str, str] = {}  # job name -> its role that reports
         self._ends: dict[str, Mapping[str, Any]] = {}  # job name -> what its reporting keeper left
         self._ended_since: dict[str, float] = {}  # job name -> monotonic time when its object was first seen ended
 
@@ -329,6 +330,7 @@ class KubernetesService(PollingTrainingService):
     def job_ended(self, job: TrialJobDetail) -> None:
         self._room.give_back(job.id)
         self.collected.finish(job.id)
+        self._reporting.pop(job.id, None)
         self._ends.pop(job.id, None)
         self._ended_since.pop(job.id, None)
 
@@ -449,7 +451,11 @@ class KubernetesService(PollingTrainingService):
         return pod_logs.PodLogSource(self.api, self.namespace, self.kind.container, reporting, stop, self._monotonic)
 
     def _reporting_role(self, job: TrialJobDetail) -> str:
-        return next(iter(self.options_of(job.form.options).roles()))
+        # once: a template may be changed or removed while the trial runs
+        role = self._reporting.get(job.id) or next(iter(self.options_of(job.form.options).roles()))
+        if not job.status.is_end:
+            self._reporting[job.id] = role
+        return role
 
     def _hear_trial(self, name: str, trial: Object | None) -> None:
         if trial is None:

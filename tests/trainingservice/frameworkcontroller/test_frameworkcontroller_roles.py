@@ -117,6 +117,21 @@ def test_a_container_of_a_template_runs_what_it_says(bench, tmp_path, command, a
     assert bench.output(form) == printed
 
 
+def test_a_template_that_is_removed_while_a_trial_runs_hides_neither_its_end_nor_others(bench, tmp_path) -> None:
+    path = tmp_path / "framework.yaml"
+    path.write_text(of_container({"name": "own", "image": "example/own:1"}))
+    bench.platform.roles = {"config_path": path}
+    service = bench.open_service()
+    go = bench.witness / "go"
+    form = bench.form(f'until [ -e "{go}" ]; do sleep 0.05; done; exit 3')
+    service.submit_trial_job(form)
+    bench.wait_for_status(service, form, TrialJobStatus.RUNNING)
+    path.unlink()
+    go.touch()
+    assert bench.wait_for_end(service, form, TrialJobStatus.FAILED).exit_code == 3
+    assert not service.trouble
+
+
 @pytest.mark.parametrize(("text", "sentence"), [
     ("spec: {}", "has no spec.taskRoles"), ("{", "cannot be read as YAML"),
     (json.dumps({"spec": {"taskRoles": [{"name": "a"}]}}), "exactly one container"),
