@@ -144,6 +144,7 @@ class Belongings:
             if refusal.reason != "AlreadyExists":
                 raise error_of(refusal, f"create the Secret {name}") from refusal
         found = self._api.call("GET", SECRETS.path(self._namespace, name))
+        require_ours(found, SECRETS, self._cluster)
         if names.CANCELED in (found["metadata"].get("annotations") or {}):
             raise WasCanceled
         patch = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "stringData": content}
@@ -228,6 +229,14 @@ def remove(api: KubernetesApi, resource: Resource, namespace: str, name: str) ->
             return False
         raise error_of(refusal, f"delete the {resource.kind} {name}") from refusal
     return True
+
+
+def require_ours(found: Object, resource: Resource, cluster: str) -> None:
+    """Of an object that stood there when ours was to be made. Raises PermanentError where it is somebody else's."""
+    metadata = found["metadata"]
+    if (metadata.get("labels") or {}).get(names.CLUSTER) != cluster:
+        raise PermanentError(f"The namespace has a {resource.kind} {metadata['name']} that is not of this cluster of "
+                             "this server. It was left alone. Run the trial again, which gives it another name.")
 
 
 def login_of(role: str, settings: RoleSettings) -> Object:

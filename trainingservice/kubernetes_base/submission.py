@@ -9,7 +9,7 @@ from trainingservice.code.code_archive import require_archive
 from trainingservice.errors import PermanentError
 from trainingservice.kubernetes_base import names, pod_logs
 from trainingservice.kubernetes_base.api import SECRETS, ApiRefusal, Object, error_of
-from trainingservice.kubernetes_base.belongings import WasCanceled, remove
+from trainingservice.kubernetes_base.belongings import WasCanceled, remove, require_ours
 from trainingservice.kubernetes_base.cluster_access import ClusterAccess
 from trainingservice.kubernetes_base.config import KubernetesTrialOptions
 from trainingservice.kubernetes_base.kind import Role
@@ -179,7 +179,13 @@ class Submission:
             return trial
         except ApiRefusal as refusal:
             if refusal.reason == "AlreadyExists":
-                return self._service.api.call("GET", resource.path(self._service.namespace, name))
+                found = self._service.api.call("GET", resource.path(self._service.namespace, name))
+                try:
+                    require_ours(found, resource, self._service.cluster)
+                except PermanentError:
+                    remove(self._service.api, SECRETS, self._service.namespace, names.trial_secret(job.id))
+                    raise
+                return found
             error = error_of(refusal, f"create the {resource.kind} {name}")
             if isinstance(error, PermanentError):
                 remove(self._service.api, SECRETS, self._service.namespace, names.trial_secret(job.id))

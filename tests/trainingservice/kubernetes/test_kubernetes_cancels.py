@@ -81,6 +81,23 @@ def test_trials_of_other_clusters_in_the_namespace_are_left_alone(bench, cluster
     assert [job["metadata"]["name"] for job in cluster.store.all("jobs")] == ["foreign"]
 
 
+@pytest.mark.parametrize("plural", ["jobs", "secrets"])
+def test_an_object_of_somebody_else_that_has_the_name_of_a_trials_is_left_alone(bench, cluster, plural) -> None:
+    service = bench.open_service()
+    form = bench.form("true")
+    name = names.object_name(form.job_name) if plural == "jobs" else names.trial_secret(form.job_name)
+    theirs = cluster.store.create(plural, "default", {
+        "apiVersion": "v1", "kind": "Theirs", "metadata": {"name": name, "labels": {"nniweb/cluster": "another"}},
+        "spec": {"suspend": True, "template": {"spec": {"containers": []}}}})
+    service.submit_trial_job(form)
+    detail = bench.wait_for_status(service, form, TrialJobStatus.FAILED)
+    assert f"has {'a Job' if plural == 'jobs' else 'a Secret'} {name} that is not of this cluster" in detail.message
+    there = cluster.store.get(plural, "default", name)
+    assert (there["metadata"]["uid"], there["metadata"].get("ownerReferences"), there.get("data")) == (
+        theirs["metadata"]["uid"], None, None)
+    assert plural == "secrets" or secret_of(cluster, form) is None, "what was made for the trial goes"
+
+
 def test_a_secret_that_could_not_be_handed_over_is_handed_over_at_the_next_try(bench, cluster) -> None:
     service = bench.open_service()
     form = bench.form("echo once; sleep 600")  # of one that ended first the Secret goes with the experiment
