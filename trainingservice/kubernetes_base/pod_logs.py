@@ -144,7 +144,8 @@ class PodLogSource:
         """Nothing can be told to a keeper that only writes."""
 
     def obey(self, orders: list[contract.Order]) -> None:
-        if any(order.get("order") == contract.ORDER_STOP for order in orders):
+        # no order reaches the keeper: one that is to be frozen is ended, too, and goes on from its beginning
+        if any(order.get("order") in (contract.ORDER_STOP, contract.ORDER_FREEZE) for order in orders):
             self._stop()
 
     def cancel(self) -> None:

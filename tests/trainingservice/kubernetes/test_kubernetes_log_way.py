@@ -23,6 +23,7 @@ from trainingservice.receiver.keeper_receiver import KeeperReceiver
 from trainingservice.receiver.report_reading import read_report
 from trainingservice.testing.bench import Bench
 from trainingservice.trial_job_status import TrialJobStatus
+from trialkeeper import contract
 from trialkeeper.pod import MARK, ContainerLog
 
 REPORT = """
@@ -86,6 +87,18 @@ def test_a_running_trial_can_be_canceled(bench) -> None:
     service.cancel_trial_job(form.job_name)
     bench.wait_for_status(service, form, TrialJobStatus.USER_CANCELED)
     bench.wait("its last word is here", lambda: bench.entries(form, "ended"))
+
+
+def test_a_trial_that_is_to_be_frozen_is_ended_because_nobody_can_tell_its_keeper(bench) -> None:
+    service = bench.open_service()
+    form = bench.form("echo here; sleep 600")
+    service.submit_trial_job(form)
+    bench.wait("it runs", lambda: bench.output(form))
+    bench.server.order_freeze(form.job_name, "something urgent")
+    bench.wait("its keeper says so", lambda: bench.entries(form, contract.ENDED))
+    [ended] = bench.entries(form, contract.ENDED)
+    assert ended["reason"] == contract.STOPPED, "of which the server makes a rest where it wanted one"
+    bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED)
 
 
 def test_without_a_storage_the_code_cannot_come(bench) -> None:
