@@ -101,7 +101,8 @@ class Client:
     def launch(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
                code: str | os.PathLike[str] | None = None, cluster: str | None = None,
                git: Mapping[str, str] | None = None, group: str | None = None,
-               progress: Progress | None = None, files: Mapping[str, Path] | None = None) -> Experiment:
+               progress: Progress | None = None, files: Mapping[str, Path] | None = None,
+               base_directory: str | os.PathLike[str] | None = None) -> Experiment:
         """Launch an experiment from its file, or from the content of one as a mapping.
 
         The code folder (``code``, else what the file names, else the file's own; of a mapping the working directory)
@@ -109,9 +110,12 @@ class Client:
         ``git`` (``url``, and ``ref``, ``folder``, ``token``) the server fetches it instead. ``cluster`` takes the place
         of what the file says. ``group`` is one of yours whose members see and steer the experiment; "" keeps it to you
         and administrators; None is the server's default (your only group). ``files`` are further files of the code by
-        their names there. It is launched once, however often it must be sent. Raises Refused with the fields at fault.
+        their names there. With ``base_directory`` nothing is uploaded: it is the folder of the server's machine where
+        relative paths of the config start. It is launched once, however often it must be sent. Raises Refused with the
+        fields at fault.
         """
-        return Experiment(self, self._send_config("experiments/", config, code, cluster, git, group, progress, files))
+        return Experiment(self, self._send_config("experiments/", config, code, cluster, git, group, progress, files,
+                                                  base_directory))
 
     def check(self, config: str | os.PathLike[str] | Mapping[str, Any], *,
               code: str | os.PathLike[str] | None = None, cluster: str | None = None,
@@ -227,16 +231,18 @@ class Client:
     def _send_config(self, path: str, config: str | os.PathLike[str] | Mapping[str, Any],
                      code: str | os.PathLike[str] | None, cluster: str | None, git: Mapping[str, str] | None,
                      group: str | None, progress: Progress | None,
-                     files: Mapping[str, Path] | None = None) -> Any:
+                     files: Mapping[str, Path] | None = None,
+                     base_directory: str | os.PathLike[str] | None = None) -> Any:
         text, base = (json.dumps(dict(config)), Path.cwd()) if isinstance(config, Mapping) \
             else (read_config(config), Path(config).absolute().parent)
-        fields = {"cluster": cluster or "", **{f"git_{name}": value for name, value in (git or {}).items()}}
+        fields = {"cluster": cluster or "", "base_directory": str(base_directory or ""),
+                  **{f"git_{name}": value for name, value in (git or {}).items()}}
         fields = {name: value for name, value in fields.items() if value}
         if group is not None:
             fields["group"] = group  # empty: nobody
         if is_loopback(urlsplit(self.server).hostname or ""):
             fields["shell"] = shell_document()  # trials on this machine find the Python of this shell
-        prepared = PreparedLaunch(text, []) if git else prepare(
+        prepared = PreparedLaunch(text, []) if git or base_directory else prepare(
             text, base, Path(code) if code is not None else None, files)
         self.account()  # whether the token is good, before much is sent
         key = secrets.token_hex(16)  # by which the server knows a second try

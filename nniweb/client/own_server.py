@@ -18,13 +18,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from nniweb.client.connection import Client
 from nniweb.client.credentials import find_token
 from nniweb.client.errors import ClientError, Refused
+from nniweb.client.experiment import Experiment
 from nniweb.storage import own_files
 from nniweb.storage.data_folder import ServerLock, prepare, read_address_file, read_or_make
 
@@ -49,7 +51,7 @@ def connect(server: str | None = None, *, data_folder: str | os.PathLike[str] | 
 
     Blocks until the server answers. Raises ClientError. Thread-safe.
     """
-    if server is not None or (data_folder is None and os.environ.get("NNIWEB_SERVER")):
+    if server is not None or (data_folder is None and server_is_named()):
         return Client(server)
     folder = Path(data_folder) if data_folder is not None else Path(
         os.environ.get("NNIWEB_DATA") or own_files.default_data_folder())
@@ -61,6 +63,30 @@ def connect(server: str | None = None, *, data_folder: str | os.PathLike[str] | 
         raise ClientError(f"The data folder {folder} cannot be used: {error.strerror or error}. Free disk space, "
                           "correct the folder's permissions, or choose another folder with data_folder or "
                           "NNIWEB_DATA.") from None
+
+
+def server_is_named() -> bool:
+    """Whether NNIWEB_SERVER says which server is meant: it may have other folders than this machine."""
+    return bool(os.environ.get("NNIWEB_SERVER"))
+
+
+def launch_in_place(client: Client, config: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Experiment, str]:
+    """Launch as NNI does, with the code where it lies, on the server that ``connect()`` has found. Returns the
+    experiment, and why its code was uploaded, or "".
+
+    Where NNIWEB_SERVER names the server, the code is uploaded, and so it is where that server does not take its folder.
+    Raises as ``Client.launch``.
+    """
+    if server_is_named():
+        return client.launch(config), ""
+    base = Path.cwd() if isinstance(config, Mapping) else Path(config).absolute().parent
+    try:
+        return client.launch(config, base_directory=base), ""
+    except Refused as refused:
+        said = [error.message for error in refused.errors if error.field in ("base_directory", "trialCodeDirectory")]
+        if not said:
+            raise
+    return client.launch(config), f"The trials run in a copy of the code: {' '.join(said)}"
 
 
 @dataclass

@@ -21,7 +21,7 @@ from typing import Any
 
 from nniweb.client.errors import ClientError, NotFound, WaitedTooLong
 from nniweb.client.experiment import Experiment
-from nniweb.client.own_server import connect
+from nniweb.client.own_server import connect, launch_in_place
 from nniweb.nni_experiment.requests_of_nni import Answer, Handler, sentence
 from nniweb.nniapi.profile_database import write_profile
 from nniweb.nniapi.registry import change_entry
@@ -122,7 +122,9 @@ class Manager:
             raise ValueError("The experiment was already started.")
         self._config = config
         if self.options.action == "create":
-            self.experiment = self._client.launch(config)
+            self.experiment, why_copied = launch_in_place(self._client, config)
+            if why_copied:
+                sys.stderr.write(f"{why_copied}\n")
             (self._folder / "db").mkdir(parents=True, exist_ok=True)
             (self._folder / _MAPPING).write_text(json.dumps({"experiment": self.experiment.id,
                                                              "url": self.experiment.url}))

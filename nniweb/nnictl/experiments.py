@@ -9,6 +9,7 @@ import time
 from nniweb.client.commands import deletion_confirmed
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
+from nniweb.client.own_server import launch_in_place
 from nniweb.client.running import follow
 from nniweb.client.words import experiments_table
 from nniweb.nnictl.results import read_json
@@ -23,9 +24,9 @@ def create(session: Session, options: argparse.Namespace) -> None:
         session.refuse("--url_prefix has no meaning here: all experiments are pages of one server. A proxy before it "
                        "decides its address (docs/deploy).")
     session.port = options.port
-    experiment = session.client.launch(options.config)
+    experiment, why_copied = launch_in_place(session.client, options.config)
     session.say(f"Experiment {experiment.id} was launched: {experiment.name}")
-    for note in experiment.document["notes"]:
+    for note in [*experiment.document["notes"], *([why_copied] if why_copied else [])]:
         session.say(f"Note: {note}")
     _say_where(session, options, experiment)
 

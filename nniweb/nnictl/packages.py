@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import lzma
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 
 from nniweb.client.errors import ClientError
 from nniweb.client.experiment import Experiment
+from nniweb.client.own_server import server_is_named
 from nniweb.client.written_file import drafted
 from nniweb.nniapi.profile_database import write_profile
 from nniweb.nnictl.session import Session
@@ -88,7 +88,7 @@ def _pack(folder: Path, target: Path) -> None:
 
 def load(session: Session, options: argparse.Namespace) -> int:
     """Import a package. Raises ClientError."""
-    if os.environ.get("NNIWEB_SERVER"):
+    if server_is_named():
         session.refuse("Packages are loaded on the server's own machine, by its user. Unset NNIWEB_SERVER there.")
     code = Path(options.code).expanduser()
     if not code.is_dir():

@@ -102,6 +102,15 @@ def test_an_experiment_lives_by_nnis_verbs(nnictl: Nnictl, config: Path, running
     assert "Deleting cannot be undone" in nnictl("experiment", "delete", identifier, status=1)
 
 
+def test_on_its_own_machine_the_code_stays_where_it_lies(config: Path, running_server: RunningServer,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NNIWEB_SERVER", raising=False)
+    monkeypatch.setenv("NNIWEB_DATA", str(running_server.data_folder))
+    (config.parent / "trial.py").write_text("import pathlib\npathlib.Path('beside').write_text('')\n" + TRIAL)
+    assert main(["create", "--config", str(config), "-f"], out=io.StringIO(), err=io.StringIO()) == 0
+    assert (config.parent / "beside").exists()
+
+
 def here_url(server: RunningServer, identifier: str) -> str:
     return f"{server.url}/experiments/{identifier}/"
 
@@ -162,6 +171,7 @@ def test_the_server_that_create_starts_stays_and_a_saved_experiment_is_loaded(co
     try:
         created = call("create", "-c", str(config), "-p", str(port), "-f")
         assert "DONE  3/3 ended" in created.stdout
+        assert "Note: The trials run in a copy of the code: " in created.stdout  # its folder is none that it may name
         assert f"A server was started at http://127.0.0.1:{port}" in created.stderr
         [pid] = [line.rpartition(" ")[2] for line in created.stderr.splitlines() if "The server stays." in line]
         assert "by our nnictl" in call("experiment", "list", "--all").stdout
