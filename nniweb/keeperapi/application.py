@@ -61,7 +61,7 @@ ROUTES = (
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/keeper"), "keeper"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/next"), "next"),
     ("GET", re.compile(r"experiments/([a-z0-9]{1,12})/code"), "code"),
-    ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/(.+)"), "file"),
+    ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/((?s:.+))"), "file"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/missing"), "missing"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/several"), "put_chunks"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/fetch"), "get_chunks"),
@@ -153,8 +153,11 @@ class KeeperApplication:
         refuse_by_length(headers.get(b"content-length"))
         body = await body_of(receive, contract.MAX_REPORT_BYTES, length_of(headers),
                              partial(job_files.may_report, match[1], token_hash))
+        encoding = headers.get(b"content-encoding", "")
+        if encoding and not self.limits.knows((match[1], token_hash)):  # a small body may be a large one, unpacked
+            await asyncio.to_thread(job_files.may_report, match[1], token_hash)
         try:
-            answer = await self.group_commit.submit(match[1], token_hash, body, headers.get(b"content-encoding", ""))
+            answer = await self.group_commit.submit(match[1], token_hash, body, encoding)
         except TooManyWaiting:
             answer = Answer(429, error_document(contract.ERROR_BUSY, "Too many reports are waiting."), retry_after=2)
         await send_document(send, answer.status, answer.body, answer.retry_after,

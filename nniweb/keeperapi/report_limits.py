@@ -90,6 +90,11 @@ class ReportLimits:
                 if not self._bodies[caller]:
                     del self._bodies[caller]
 
+    def knows(self, caller: Caller) -> bool:
+        """Whether this token has opened something of this job, not long ago."""
+        with self._lock:
+            return caller in self._callers
+
     def sent(self, caller: Caller, size: int) -> None:
         """So many bytes came. They may be more than were left: then the next call waits for longer."""
         with self._lock:
@@ -99,7 +104,8 @@ class ReportLimits:
     def answered(self, caller: Caller, address: str, status: int) -> None:
         """How it was answered, which tells whether the token opens anything."""
         with self._lock:
-            if status in (401, 404):
+            # what is wrong in itself is refused before the token is looked at
+            if status in (401, 404) or status in (400, 405, 413) and caller not in self._callers:
                 if (sender := self._addresses.get(counted_as(address))) is not None:
                     sender.calls.spend(1)
             elif status < 500 and status not in (400, 405, 413, 429) and (known := self._strangers.pop(caller, None)):

@@ -85,17 +85,21 @@ def brought_code(fields: CodeFields, owner: User) -> Iterator[Brought]:
     with scratch_folder() as name:
         scratch = Path(name).resolve()
         folder = scratch / "code"
-        if fields.git is not None:
-            folder.mkdir()
-            yield from _later(fields.git, folder)
-        elif fields.code_of is not None:
-            experiment = _experiment(fields.code_of, owner)
-            _unpack_kept(experiment, folder)
-            yield _BroughtFolder(folder, scratch, "code_of", experiment)
-        else:
-            folder.mkdir()
-            _unpack_upload(fields.archive, folder)
-            yield _BroughtFolder(folder, scratch, "code", None)
+        try:
+            if fields.git is not None:
+                folder.mkdir()
+                yield from _later(fields.git, folder)
+            elif fields.code_of is not None:
+                experiment = _experiment(fields.code_of, owner)
+                _unpack_kept(experiment, folder)
+                yield _BroughtFolder(folder, scratch, "code_of", experiment)
+            else:
+                folder.mkdir()
+                _unpack_upload(fields.archive, folder)
+                yield _BroughtFolder(folder, scratch, "code", None)
+        except ConfigInvalid as invalid:  # a path in it would be the data folder's, and of a folder that goes away
+            raise ConfigInvalid([replace(error, message=error.message.replace(f"{folder}/", "").replace(
+                str(folder), "the code's folder")) for error in invalid.errors]) from None
 
 
 class _BroughtFolder(Brought):

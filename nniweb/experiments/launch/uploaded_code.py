@@ -52,6 +52,8 @@ def unpack(archive: IO[bytes], folder: Path) -> None:
                                 "Make one with: tar czf code.tar.gz -C FOLDER .")
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, gzip.BadGzipFile) as error:
         raise UploadRefused(f"The archive is damaged: {error}. Create it again.") from error
+    except RecursionError:
+        raise UploadRefused("The archive cannot be unpacked: its folders lie too deep within each other.") from None
     except (OSError, ValueError, RuntimeError) as error:
         raise UploadRefused(f"The archive cannot be unpacked: {error}.") from error
 

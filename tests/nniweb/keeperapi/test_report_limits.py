@@ -1,6 +1,7 @@
 """A keeper that floods waits; nobody else does, and nothing of what it sends is lost."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -13,6 +14,7 @@ from nniweb.keeperapi.report_limits import (
     FORGET_AFTER,
     MOST_BODIES,
     MOST_SENDERS,
+    REFUSED_A_SECOND,
     REFUSED_BURST,
     ReportLimits,
 )
@@ -102,6 +104,23 @@ def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(
     assert limits.seconds_to_wait(("new", "c"), "10.0.0.2") == 0, "who comes from elsewhere"
 
 
+@pytest.mark.parametrize("status", [400, 401, 404, 405, 413])
+def test_refused_calls_of_strangers_count_for_their_address_whatever_is_wrong_with_them(clock: HandSetClock, status: int
+                                                                                       ) -> None:
+    limits = ReportLimits(50, 0, clock)
+    assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0
+    limits.answered(MODEST, "10.0.0.1", 200)
+    for number in range(int(REFUSED_BURST)):
+        forged = (MODEST[0], f"guess {number}")
+        assert limits.seconds_to_wait(forged, "10.0.0.1") == 0
+        limits.answered(forged, "10.0.0.1", status)
+    assert limits.seconds_to_wait((MODEST[0], "another guess"), "10.0.0.1") > 0
+    for _ in range(100):
+        limits.answered(MODEST, "10.0.0.1", 400)  # a keeper's own mistake is no guess
+    clock.now += 0.5 / REFUSED_A_SECOND
+    assert limits.seconds_to_wait((MODEST[0], "another guess"), "10.0.0.1") <= 1 / REFUSED_A_SECOND
+
+
 def test_however_many_tokens_are_made_up_no_keeper_is_forgotten_for_them(clock: HandSetClock) -> None:
     """One that is forgotten counts as a stranger, and waits with those who come from its address."""
     limits = ReportLimits(50, 0, clock)
@@ -109,9 +128,9 @@ def test_however_many_tokens_are_made_up_no_keeper_is_forgotten_for_them(clock: 
     limits.answered(MODEST, "10.0.0.1", 200)
     for number in range(MOST_SENDERS + int(REFUSED_BURST)):
         forged = (MODEST[0], f"guess {number}")
-        assert limits.seconds_to_wait(forged, "10.0.0.1") == 0
-        # what is too large is refused before the token is looked at, and does not count for the address
-        limits.answered(forged, "10.0.0.1", 413 if number < MOST_SENDERS else 401)
+        address = "10.0.0.1" if number >= MOST_SENDERS else f"10.1.{number // 256}.{number % 256}"
+        assert limits.seconds_to_wait(forged, address) == 0
+        limits.answered(forged, address, 401)
     assert limits.seconds_to_wait(("stranger", "c"), "10.0.0.1") > 0
     assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0
     assert len(limits._strangers) <= MOST_SENDERS
@@ -174,19 +193,27 @@ def application(transactional_db: None) -> Any:
 
 
 def send_entries(application: KeeperApplication, job: str, *entries: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
-    body = json.dumps({"keeper": {"version": 1, "journal_id": "j"}, "entries": entries}).encode()
+    report = {"keeper": {"version": 1, "journal_id": "j"}, "entries": entries}
+    return send(application, job, json.dumps(report).encode())
+
+
+def send(application: KeeperApplication, job: str, body: bytes, *, token: str = "token", encoding: str = "",
+         method: str = "POST", place: str = "reports") -> tuple[int, dict[str, str], Any]:
     sent: list[Any] = []
+    headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-length", str(len(body)).encode())]
+    if encoding:
+        headers.append((b"content-encoding", encoding.encode()))
 
     async def receive() -> Any:
         return {"type": "http.request", "body": body}
 
-    async def send(message: Any) -> None:
+    async def answer(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(application({"type": "http", "method": "POST", "path": f"{contract.URL_PREFIX}trials/{job}/reports",
-                             "headers": [(b"authorization", b"Bearer token")]}, receive, send))
+    asyncio.run(application({"type": "http", "method": method, "path": f"{contract.URL_PREFIX}trials/{job}/{place}",
+                             "headers": headers}, receive, answer))
     return (sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]},
-            json.loads(sent[1]["body"]))
+            json.loads(sent[1]["body"] or "null"))
 
 
 def metric(n: int, value: str = "1", kind: str = contract.PERIODICAL) -> dict[str, Any]:
@@ -243,6 +270,21 @@ def _hash() -> str:
     from nniweb.experiments.models.account import hash_of
 
     return hash_of("token")
+
+
+def test_a_packed_report_is_unpacked_only_for_a_token_that_opens_the_job(application: KeeperApplication,
+                                                                         make_attempt: Any) -> None:
+    attempt, packed = make_attempt(), gzip.compress(b"no report")
+    assert send(application, attempt.job_name, packed, token="token", encoding="gzip")[0] == 400
+    assert send(application, attempt.job_name, packed, token="guess", encoding="gzip")[0] == 401
+    assert send(application, "nosuchjob", packed, token="token", encoding="gzip")[0] == 404
+
+
+def test_a_kept_file_may_have_any_name(application: KeeperApplication, make_attempt: Any) -> None:
+    attempt = make_attempt()
+    status, _, _ = send(application, attempt.job_name, b"content", method="PUT", place="files/odd/a\nb\r.txt")
+    assert status == 200
+    assert [file.name for file in TrialFile.objects.all()] == ["odd/a\nb\r.txt"]
 
 
 def test_only_so_many_files_of_one_trial_are_kept(transactional_db: None, make_attempt: Any,

@@ -264,6 +264,22 @@ def test_an_archive_that_leads_out_of_its_folder_is_refused(api, config) -> None
     assert (errors[0]["field"], "points outside" in errors[0]["message"]) == ("code", True)
 
 
+def test_folders_that_lie_too_deep_in_an_archive_are_refused_in_words(api, config) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("d/" * 1500 + "f"), io.BytesIO())
+    [error] = refused(upload(api, config, out.getvalue()))
+    assert "lie too deep within each other" in error["message"]
+
+
+@pytest.mark.parametrize("line", ["tuner: {className: os.system, codeDirectory: .}", "trialCodeDirectory: nowhere"])
+def test_what_is_refused_of_uploaded_code_names_no_folder_of_the_server(api, config, data_folder, line: str) -> None:
+    text = "\n".join(each for each in config.splitlines() if not each.startswith(("tuner", "  name"))) + f"\n{line}\n"
+    errors = refused(upload(api, text, tar_of(trial_dot_py="1", search_space_dot_json=SPACE)))
+    assert any("there is no" in error["message"] for error in errors)
+    assert str(data_folder) not in str(errors)
+
+
 def test_nothing_of_an_upload_stays_in_the_data_folder_but_its_archive(api, config, data_folder) -> None:
     upload(api, config, tar_of(trial_dot_py="1", search_space_dot_json=SPACE))
     assert [path.name for path in data_folder.iterdir() if path.name.startswith("tmp")] == []

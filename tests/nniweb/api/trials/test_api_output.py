@@ -124,12 +124,13 @@ def test_a_wrong_question_is_refused_by_name(api, attempt, query) -> None:
     assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
 
 
-def test_a_kept_file_is_only_ever_stored_by_a_browser(api, attempt) -> None:
+@pytest.mark.parametrize("name", ['out/pagé "1".html', "out/a\nb\r.html"])
+def test_a_kept_file_is_only_ever_stored_by_a_browser(api, attempt, name: str) -> None:
     path = default_storage.save("trials/x/file", ContentFile(b"<script>alert(1)</script>"))
-    TrialFile.objects.create(attempt=attempt, name='out/pagé "1".html', size=25, storage_path=path)
+    TrialFile.objects.create(attempt=attempt, name=name, size=25, storage_path=path)
     base = f"/api/v1/trials/{attempt.trial.public_id}/files/"
     row = api.get(base).json()["results"][0]
-    assert (row["name"], row["size"], row["attempt"]) == ('out/pagé "1".html', 25, 1)
+    assert (row["name"], row["size"], row["attempt"]) == (name, 25, 1)
     answer = api.get(f"{base}{row['id']}/")
     assert answer.content == b"<script>alert(1)</script>"
     assert answer["Content-Type"] == "application/octet-stream"
