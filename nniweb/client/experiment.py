@@ -260,8 +260,10 @@ class Experiment:
                 return Records(found), after
             time.sleep(min(every, max(0.0, deadline - time.monotonic())))
 
-    def import_results(self, results: list[Mapping[str, Any]]) -> int:
-        """Tell its tuner of results from elsewhere, ``[{"parameter": {...}, "value": 0.5}]``; returns how many."""
+    def import_results(self, results: list[Mapping[str, Any]] | Mapping[str, Any]) -> int:
+        """Tell its tuner of results from elsewhere, ``[{"parameter": {...}, "value": 0.5}]``, or those of an export in
+        JSON; returns how many.
+        """
         return int(self._client.change("POST", f"{self._path}actions/import-data/", {"results": results})["imported"])
 
     def delete(self) -> None:

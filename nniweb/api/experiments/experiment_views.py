@@ -299,7 +299,7 @@ class ExperimentRerunFailedView(ExperimentActionView):
 
 class ImportedResultsSerializer(serializers.Serializer[Any]):
     results = serializers.JSONField(help_text='In the format that nnictl exports: [{"parameter": {...}, "value": 0.5}, '
-                                              '...]')
+                                              '...], or the export of an experiment in JSON.')
 
 
 class ImportedSerializer(serializers.Serializer[Any]):

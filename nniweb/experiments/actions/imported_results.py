@@ -31,6 +31,8 @@ MOST_RESULTS = 10_000
 FOREIGN_TRIAL = "foreign_trial"
 #: Key of a result in the tuner's history that somebody brought while the experiment went on.
 IMPORTED = "imported"
+#: How trials end whose final result counts.
+_WITH_RESULT = frozenset({TrialJobStatus.SUCCEEDED.value, TrialJobStatus.EARLY_STOPPED.value})
 # Key of such a result's JSON text as it was brought, where the tuner is told another number.
 _GIVEN = "given"
 
@@ -41,7 +43,8 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
 
     ``data`` as NNI's ``nnictl experiment import`` has it, and its export: a list of ``{"parameter": {...}, "value":
     ...}``, the value a number, an object with ``default``, or the JSON text of either. Further members are ignored.
-    Raises Refused; then nothing was written.
+    Or as our own export in JSON (``export.json_pieces``), of which the trials that have a result are taken. Raises
+    Refused; then nothing was written.
     """
     results = _results(data, names_of_objectives(experiment))
     violations = _violations(experiment, results)
@@ -112,8 +115,11 @@ def _value(event: dict[str, Any]) -> Any:
 
 def _results(data: Any, names: Sequence[str]) -> list[tuple[dict[str, Any], list[float], str]]:
     """Parameters, a number for each objective, and the JSON text. Raises Refused with all that is wrong."""
+    if isinstance(data, dict) and isinstance(data.get("trials"), list):
+        data = _results_of_export(data["trials"])
     if not isinstance(data, list) or not data:
-        raise Refused('Give a list of results, each {"parameter": {...}, "value": number}.', "results")
+        raise Refused('Give a list of results, each {"parameter": {...}, "value": number}, or the export of an '
+                      "experiment in JSON that has results.", "results")
     if len(data) > MOST_RESULTS:
         raise Refused(f"{len(data)} results are too many. One request can import at most {MOST_RESULTS}.", "results")
     found, wrong = [], []
@@ -132,6 +138,17 @@ def _results(data: Any, names: Sequence[str]) -> list[tuple[dict[str, Any], list
     if wrong:
         raise Refused.for_fields(wrong)
     return found
+
+
+def _results_of_export(trials: Sequence[Any]) -> list[dict[str, Any]]:
+    """The results that are in an export; of a multi-phase trial those of its parameter sets."""
+    found = []
+    for trial in trials:
+        if isinstance(trial, dict) and str(trial.get("status")) in _WITH_RESULT:
+            sets = trial.get("parameter_sets")
+            found += sets if isinstance(sets, list) else [trial]
+    return [{"parameter": each.get("parameters"), "value": each["final_value"]} for each in found
+            if isinstance(each, dict) and each.get("final_value") is not None]
 
 
 def _violations(experiment: Experiment, results: Sequence[tuple[dict[str, Any], list[float], str]]) -> list[float]:

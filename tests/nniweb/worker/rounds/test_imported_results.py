@@ -1,11 +1,14 @@
 """Results that people bring from elsewhere reach the experiment's tuner."""
 
+import io
+import json
 from datetime import UTC, datetime
 
 import pytest
 
 from nniweb.experiments.actions.change_and_undo import resume_with
 from nniweb.experiments.actions.imported_results import import_results, imports_of
+from nniweb.experiments.downloads.export import write_json
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, ExperimentEvent, TunerEvent
 from nniweb.experiments.models.experiment import ExperimentStatus
@@ -55,6 +58,25 @@ def test_the_running_tuner_is_told_of_them_in_one_call_as_they_are(rig, tmp_path
     rig.runner.work.tuners.forget(experiment.pk)  # as after a restart
     report(second, 1.0)
     assert rig.submitted(experiment, 3)[2].parameter_sets.get().value == {"known": known, "made": 1}
+
+
+def test_the_export_of_an_experiment_is_imported_into_another(rig, make_experiment) -> None:
+    experiment = rig.experiment(trial_concurrency=3, max_trial_number=3)
+    good, bad, _ = rig.submitted(experiment, 3)
+    report(good, 0.5)
+    report(bad, 0.75, exit_code=1)
+    out = io.StringIO()
+    write_json(experiment, out)
+    exported = json.loads(out.getvalue())
+    other = rig.experiment(trial_concurrency=1)
+    assert import_results(other, exported) == 1
+    assert imports_of(other) == [[{"parameter": good.parameter_sets.get().value, "value": 0.5}]]
+    with pytest.raises(Refused, match="or the export of an experiment in JSON that has results"):
+        import_results(other, {**exported, "trials": exported["trials"][1:]})
+    for odd in ([1], [{"status": "SUCCEEDED", "final_value": "1"}], [{"status": "SUCCEEDED", "parameter_sets": 3}],
+                [{"status": []}], [{"status": "SUCCEEDED", "parameter_sets": "abc"}]):
+        with pytest.raises(Refused):
+            import_results(other, {"trials": odd})
 
 
 def test_a_built_in_tuner_is_made_anew_once_with_them(rig) -> None:
