@@ -131,6 +131,12 @@ class Experiment:
         sign = "-" if self.document["optimize_mode"] == "maximize" else ""
         return Records(self.trials("front = yes", order=f"{sign}final_value")[:most])
 
+    def failures(self) -> Records:
+        """Why trials failed, equal failures together, the most frequent first: count, message, reason, trial_id, and
+        more.
+        """
+        return Records(self._client.get(f"{self._path}failures/"))
+
     def changes(self) -> Records:
         """What people changed after the launch, the newest first: number, at, who, via, undoes, values."""
         return Records(self._client.get_all(f"{self._path}changes/"))

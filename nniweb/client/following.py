@@ -11,6 +11,7 @@ from nniweb.client.errors import CannotReach, NotFound
 from nniweb.client.experiment import Experiment
 from nniweb.client.words import (
     best_trial_lines,
+    failure_lines,
     front_lines,
     outcome_words,
     printable_lines,
@@ -92,6 +93,9 @@ class Followed(Protocol):
     def front(self) -> Sequence[Mapping[str, Any]]:
         """The first trials on the Pareto front, as REST shows them; of an experiment with several objectives."""
 
+    def failures(self) -> Sequence[Mapping[str, Any]]:
+        """Why trials failed, the most frequent cause first, as REST shows it."""
+
     def somebody_works(self) -> bool:
         """Whether any worker is alive."""
 
@@ -124,6 +128,12 @@ class RestFollowed:
 
     def front(self) -> Sequence[Mapping[str, Any]]:
         return self._experiment.front(MOST_OF_FRONT)
+
+    def failures(self) -> Sequence[Mapping[str, Any]]:
+        try:
+            return self._experiment.failures()
+        except NotFound:  # an older server
+            return ()
 
     def somebody_works(self) -> bool:
         now = time.monotonic()
@@ -218,6 +228,8 @@ class Follower:
         self._say(f"{document['status']}{f': {message}' if (message := document['message']) else ''}")
         if words := outcome_words(document):
             self._say(f"{words}.")
+            for line in failure_lines(self._followed.failures()):
+                self._say(line)
         lines = best_trial_lines(self._followed.best_trial()) if document["progress"].get("front") is None \
             else front_lines(document, self._followed.front())
         for line in lines or ["No trial reported a result."]:

@@ -52,6 +52,10 @@ def experiment_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+#: Causes of failures that are listed where an experiment has ended.
+MOST_CAUSES = 3
+
+
 def outcome_words(document: Mapping[str, Any]) -> str:
     """What is to be said of an experiment's outcome, such as "2 of 3 trials failed"; "" where it succeeded or goes on.
     """
@@ -60,6 +64,16 @@ def outcome_words(document: Mapping[str, Any]) -> str:
         failed, total = progress["trials"]["FAILED"], progress["total"]
         return f"{failed} of {total} trials failed" if total > 1 else "The only trial failed"
     return "No result" if outcome == "no_result" and progress["total"] else ""
+
+
+def failure_lines(failures: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why trials failed, the most frequent causes. ``failures``: as REST has them."""
+    lines = [f"  trial {each['sequence_id']}: {each['message']}" if each["count"] == 1 else
+             f"  {each['count']} trials, the first is {each['sequence_id']}: {each['message']}"
+             for each in failures[:MOST_CAUSES]]
+    left = len(failures) - len(lines)
+    return [*lines, *([f"  and {left} more {'cause' if left == 1 else 'causes'}; the experiment's page shows them."]
+                      if left else [])]
 
 
 def visibility_line(document: Mapping[str, Any]) -> str:

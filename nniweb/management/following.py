@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from django.utils import timezone
@@ -13,9 +14,13 @@ from nniweb.documents.trials import TrialSerializer, with_details
 from nniweb.experiments.clusters.worker_presence import HOW_TO_START, worker_is_alive
 from nniweb.experiments.models import Experiment, Trial
 from nniweb.experiments.queries.explanation import explanations_of
+from nniweb.experiments.queries.failures import failures_of
 from nniweb.experiments.results.outcome import outcome_of
 from nniweb.experiments.results.progress import progress_of
 from nniweb.storage.own_files import COMMAND
+
+#: Causes of failures that are counted.
+_CAUSES = 100
 
 
 class OwnExperiment:
@@ -42,6 +47,9 @@ class OwnExperiment:
 
     def front(self) -> Sequence[Mapping[str, Any]]:
         return front_documents(Experiment.objects.get(pk=self._pk))
+
+    def failures(self) -> Sequence[Mapping[str, Any]]:
+        return [asdict(each) for each in failures_of(Experiment.objects.get(pk=self._pk), _CAUSES)]
 
     def somebody_works(self) -> bool:
         return worker_is_alive()

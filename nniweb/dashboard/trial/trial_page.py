@@ -48,6 +48,7 @@ def trial(request: HttpRequest, public_id: str) -> HttpResponse:
     return render(request, "dashboard/trial.html", {
         "report": report, "trial": report.document, "parameters": flat(report.document["parameters"]),
         "experiment": experiment, "rerun_of": found.rerun_of, "token": found.token or experiment.token,
+        "trial_token": found.token,
         "result_title": result_title(experiment),
         "image": options_on(experiment, report.attempt.cluster_id if report.attempt is not None else None
                             ).get("dockerImage"),

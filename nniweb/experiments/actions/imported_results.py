@@ -142,7 +142,7 @@ def _results(data: Any, names: Sequence[str]) -> list[tuple[dict[str, Any], list
 
 def _results_of_export(trials: Sequence[Any]) -> list[dict[str, Any]]:
     """The results that are in an export; of a multi-phase trial those of its parameter sets."""
-    found = []
+    found: list[Any] = []
     for trial in trials:
         if isinstance(trial, dict) and str(trial.get("status")) in _WITH_RESULT:
             sets = trial.get("parameter_sets")

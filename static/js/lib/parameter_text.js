@@ -3,7 +3,7 @@
 import { Digits, readDigits } from "./exact_json.js";
 
 /** @type {Record<string, (parameters: Record<string, string>) => string>} */
-export const FORMS = { json, "command-line": commandLine, python: (parameters) => dictionary(Object.entries(parameters).map(([name, text]) => [name, readDigits(text)])) };
+export const FORMS = { json, "command-line": commandLine, python: (parameters) => dictionary(Object.entries(parameters).map(([name, text]) => [name, /^[-\d]/.test(text) ? new Digits(text) : readDigits(text)])) };
 
 /** @param {Record<string, string>} parameters */
 function json(parameters) {

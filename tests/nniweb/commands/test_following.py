@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from nniweb.client import CannotReach, following
 from nniweb.client.words import readable_seconds
+from nniweb.experiments.lifecycle.reason_columns import failed_because
 from nniweb.experiments.models import Experiment, Trial, TrialParameters, Worker
 from nniweb.management.following import Follower
 
@@ -68,10 +69,22 @@ def test_done_is_status_1_where_every_trial_failed_and_says_so(make_experiment, 
     experiment = make_experiment(max_trial_number=2)
     for number in range(2):
         Trial.objects.create(experiment=experiment, sequence_id=number, status="FAILED", created_at=timezone.now(),
-                             message="The command ended with exit code 2.")
+                             **failed_because("The command ended with exit code 2."))
     stage = Stage(ends(experiment, "DONE"))
     assert stage.follow(experiment) == 1
-    assert "2 of 2 trials failed." in stage.out.getvalue()
+    assert ("2 of 2 trials failed.\n  2 trials, the first is 0: The command ended with exit code 2.\n"
+            ) in stage.out.getvalue()
+
+
+def test_causes_of_failures_are_told_the_most_frequent_first(make_experiment, worker) -> None:
+    experiment = make_experiment(max_trial_number=6)
+    for number, why in enumerate(["b", "a", "a", "c", "d", "e"]):
+        Trial.objects.create(experiment=experiment, sequence_id=number, status="FAILED", created_at=timezone.now(),
+                             **failed_because(f"It failed: {why}."))
+    stage = Stage(ends(experiment, "DONE"))
+    assert stage.follow(experiment) == 1
+    assert ("  2 trials, the first is 1: It failed: a.\n  trial 0: It failed: b.\n  trial 3: It failed: c.\n"
+            "  and 2 more causes; the experiment's page shows them.\n") in stage.out.getvalue()
 
 
 def test_done_is_status_0_where_only_some_trials_failed(make_experiment, worker) -> None:

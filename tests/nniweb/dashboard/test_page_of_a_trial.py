@@ -90,10 +90,12 @@ def test_it_names_the_token_that_asked_for_it(page: Page, make_attempt: MakeAtte
     user = User.objects.create_user("carol")
     launched, asked = (ApiToken.objects.create(user=user, name=name, hash=name) for name in ("nightly", "an agent"))
     Experiment.objects.update(token=launched)
-    assert "Asked for with the token <b>nightly</b> of carol." in page(address)
+    html = page(address)
+    assert "Its experiment was launched with a token of carol, named “nightly”." in html
+    assert "Asked for with" not in html
     ApiToken.objects.filter(pk=asked.pk).update(ended_at=timezone.now())
     Trial.objects.update(token=asked)
-    assert "Asked for with the token <b>an agent</b> of carol, which was ended." in page(address)
+    assert "Asked for with a token of carol, named “an agent”, which was ended." in page(address)
 
 
 def test_later_parameter_sets_are_listed(page: Page, make_attempt: MakeAttempt) -> None:

@@ -1,5 +1,6 @@
 """The line above every tab, the card above the chart, the place of a trial's result."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from django.urls import reverse
 
 from nniweb.dashboard.experiment_tabs.head import TABS
+from nniweb.dashboard.page_data import json_texts
 from nniweb.dashboard.words import ordinal
 from nniweb.experiments.models import Attempt, Experiment, Trial
 from nniweb.experiments.queries.next_steps import next_steps
@@ -124,13 +126,12 @@ def test_the_rank_of_a_result_counts_the_better_ones(page: Page, make_experiment
 
 
 def test_parameters_are_copied_in_three_forms(tmp_path) -> None:
-    given = '{"lr": 0.01, "name": "it\'s", "deep": {"flags": [true, null]}, "none": null, "n": 3}'
+    given = {"lr": 0.01, "name": "it's", "deep": {"flags": [True, None]}, "none": None, "n": 3, "rate": 2.0}
     as_json, line, python = in_node(tmp_path, "lib/parameter_text.js", "FORMS", (
-        f'["json", "command-line", "python"].map((form) => FORMS[form]({given}))'))
-    assert '"lr": 0.01' in as_json
-    assert line == """--lr 0.01 --name 'it'\\''s' --deep '{"flags":[true,null]}' --n 3"""
-    assert eval(python) == {  # noqa: S307
-        "lr": 0.01, "name": "it's", "deep": {"flags": [True, None]}, "none": None, "n": 3}
+        f'["json", "command-line", "python"].map((form) => FORMS[form]({json.dumps(json_texts(given))}))'))
+    assert repr(json.loads(as_json)) == repr(given)
+    assert line == """--lr 0.01 --name 'it'\\''s' --deep '{"flags": [true,null]}' --n 3 --rate 2.0"""
+    assert eval(python) == given  # noqa: S307
 
 
 def test_the_best_curve_is_drawn_last(tmp_path) -> None:

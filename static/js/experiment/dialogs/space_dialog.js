@@ -76,7 +76,7 @@ export function startSpaceDialog(save, counts) {
     clearErrors();
     const { RUNNING = 0, WAITING = 0 } = counts();
     const effect = /** @type {HTMLElement} */ (dialog.querySelector("[data-effect]"));
-    effect.textContent = RUNNING + WAITING ? `also the ${RUNNING} running and ${WAITING} waiting ones,` : "";
+    effect.textContent = RUNNING + WAITING ? `, also the ${RUNNING} running and ${WAITING} waiting ones,` : "";
     dialog.showModal();
     text.focus();
     text.setSelectionRange(0, 0);
