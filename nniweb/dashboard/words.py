@@ -231,10 +231,10 @@ def outcome(experiment: Any) -> str:
 
 @register.filter
 def parameter(value: Any) -> str:
-    """A parameter's value in a table."""
+    """A parameter's value in a table: text as it is, all else as JSON."""
     if isinstance(value, float):
         return digits(value)
-    text = str(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 

@@ -22,6 +22,7 @@ from nniweb.experiments.budgets.forecast_words import budget_rows, forecast_in_w
 from nniweb.experiments.budgets.visible import visible_forecast
 from nniweb.experiments.charts.parameter_axes import columns_of
 from nniweb.experiments.charts.parameter_importance import FEWEST_TRIALS
+from nniweb.experiments.downloads.export import flat
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial
 from nniweb.experiments.models.experiment_cluster import rows_by_cluster
 from nniweb.experiments.models.proposal import ProposalState
@@ -77,7 +78,8 @@ def _further_clusters(request: HttpRequest, experiment: Experiment) -> list[str]
 
 def _best(top: Iterable[Any], progress: dict[str, Any]) -> dict[str, Any] | None:
     """The trial whose value is the best; None with several objectives and before the first result."""
-    return next((trial for trial in top if trial["id"] == progress["best_trial_id"]), None)
+    found = next((trial for trial in top if trial["id"] == progress["best_trial_id"]), None)
+    return found and {**found, "parameters": flat(found["parameters"])}
 
 
 def _with_names(request: HttpRequest, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -170,14 +170,12 @@ function withRest(left, size, name, smaller, part) {
 }
 
 /**
- * A parameter's value in a table.
+ * A parameter's value in a table: text as it is, all else as JSON.
  * @param {unknown} value
  */
 export function parameter(value) {
-  if (value === null) return "None";
   if (value === undefined) return "";
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : digits(value);
-  if (typeof value === "boolean") return value ? "True" : "False";
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length <= 60 ? text : `${text.slice(0, 59)}…`;
 }

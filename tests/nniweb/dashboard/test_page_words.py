@@ -43,6 +43,13 @@ def test_durations_have_two_units(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
+def test_parameters_are_written_as_in_json_by_server_and_scripts(tmp_path: Path) -> None:
+    values = [True, False, None, {"_name": "conv", "k": [1, "é"]}, "text", 7, [None]]
+    assert [parameter(value) for value in values] == in_node(
+        tmp_path, "lib/formats.js", "parameter", f"{json.dumps(values)}.map(parameter)") == [
+        "true", "false", "null", '{"_name":"conv","k":[1,"é"]}', "text", "7", "[null]"]
+
+
 def test_parameters_are_short() -> None:
     assert parameter(0.123456) == "0.1235"
     assert parameter("x" * 100) == "x" * 59 + "…"

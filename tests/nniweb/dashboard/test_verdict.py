@@ -10,7 +10,7 @@ from django.urls import reverse
 from nniweb.dashboard.experiment_tabs.head import TABS
 from nniweb.dashboard.page_data import json_texts
 from nniweb.dashboard.words import ordinal
-from nniweb.experiments.models import Attempt, Experiment, Trial
+from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
 from nniweb.experiments.queries.next_steps import next_steps
 from nniweb.experiments.results.progress import progress_of
 from nniweb.experiments.results.rank import rank_of
@@ -64,6 +64,14 @@ def test_the_card_has_the_best_with_its_parameters_and_stands_before_the_chart(p
     assert "<dt>x</dt><dd title=\"0.5\">0.5</dd>" in card
     assert "No module named torch." in card
     assert html.index('class="verdict"') < html.index('id="result-chart"') < html.index('id="top-trials"')
+
+
+def test_the_best_is_shown_with_nested_parameters_by_their_names(page: Page, make_attempt: MakeAttempt) -> None:
+    best = make_attempt(status="SUCCEEDED", final_number=0.25).trial
+    TrialParameters.objects.filter(trial=best).update(value={"layer": {"_name": "conv", "k": 7}, "on": True})
+    html = page(f"/experiments/{best.experiment.public_id}/")
+    for title, value in (("conv", "conv"), ("7", "7"), ("true", "true")):
+        assert f'<dd title="{title}">{value}</dd>' in html
 
 
 def test_what_matters_stands_before_the_table(page: Page, make_experiment: Make) -> None:
