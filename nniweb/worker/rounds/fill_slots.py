@@ -38,7 +38,7 @@ from nniweb.worker.cluster_host.log_words import trials_in_words
 from nniweb.worker.cluster_host.tuner_sessions import Proposals
 from nniweb.worker.rounds.cluster_work import ClusterWork
 from nniweb.worker.rounds.placing.placed_trials import Starts, leave_clusters, room_on_clusters, starts
-from nniweb.worker.rounds.placing.waiting_trials import next_to_start
+from nniweb.worker.rounds.placing.waiting_trials import next_to_start, say_what_they_wait_for
 from nniweb.worker.rounds.preemption import staying_away, thaw_preempted
 from nniweb.worker.rounds.submissions import NewAttempts, submit_again
 from nniweb.worker.rounds.telling.teach_tuner import CHUNK as TOLD_AT_ONCE
@@ -106,7 +106,7 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
     more = min(room.count - started, new.count)
     if reason := new.reason or room.reason:
         # one trial may wait for room, so that it can say for what; more would be asked for before earlier results
-        more += not (found.waiting and _say_what_they_wait_for(work, experiment, others, reason) or told)
+        more += not (found.waiting and say_what_they_wait_for(work, experiment, others, reason) or told)
     more -= max(0, found.not_taught - TOLD_AT_ONCE)  # what is asked next shall follow from these results, too
     if experiment.has_replicates and experiment.status in _REPEATING and more > 0:
         more -= _start_replicates(work, experiment, more)
@@ -117,17 +117,6 @@ def _start_what_may(work: ClusterWork, experiment: Experiment, found: WorkCounts
 def _most_at_once(experiment: Experiment) -> int:
     """So many for each of its clusters: each of their workers then hands over as many at once as one with a cluster."""
     return MOST_AT_ONCE * max(1, sum(row.takes_trials for row in rows_by_cluster(experiment).values()))
-
-
-def _say_what_they_wait_for(work: ClusterWork, experiment: Experiment, waiting: TrialQuerySet, reason: str) -> bool:
-    """Have these trials of the experiment, which wait, say so. Whether there are any."""
-    messages = set(waiting.values_list("message", flat=True).distinct())
-    if messages - {reason}:
-        with work.lease.transaction():
-            pks = list(waiting.exclude(message=reason).values_list("pk", flat=True))
-            Trial.objects.filter(pk__in=pks).update(
-                revision=next_revision(experiment.pk, needs_round=False), **said(reason))
-    return bool(messages)
 
 
 def _waiting(experiment: Experiment) -> TrialQuerySet:
@@ -141,11 +130,11 @@ def _start_waiting(work: ClusterWork, experiment: Experiment, most: int) -> tupl
     waiting = _waiting(experiment)
     if most <= 0:
         return 0, waiting, False
-    trials, full, told = next_to_start(work, experiment, waiting, most)
-    started = _start(work, experiment, trials) if trials else 0
-    for token in full:
-        _say_what_they_wait_for(work, experiment, waiting.filter(token=token).exclude(pk__in=told), why_full(token))
-    return started, waiting.exclude(token__in=full).exclude(pk__in=told) if full or told else waiting, bool(told)
+    found = next_to_start(work, experiment, waiting, most)
+    started = _start(work, experiment, found.trials) if found.trials else 0
+    for token in found.full:
+        say_what_they_wait_for(work, experiment, found.others.filter(token=token), why_full(token))
+    return started, found.others.exclude(token__in=found.full), found.any_for_budget
 
 
 def _start(work: ClusterWork, experiment: Experiment, trials: list[Trial]) -> int:

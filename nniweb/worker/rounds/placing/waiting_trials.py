@@ -5,46 +5,79 @@ Quotas and shares are no matter of single trials: how many may start is known be
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
+
 from django.db.models import Exists, OuterRef
 
 from nniweb.experiments.budgets.starting import candidate_of, why_not_in_budget
 from nniweb.experiments.lifecycle.reason_columns import said
 from nniweb.experiments.models import ApiToken, Attempt, Experiment, Trial
-from nniweb.experiments.models.trial import TrialQuerySet, TrialTarget
+from nniweb.experiments.models.trial import TrialQuerySet
 from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.quotas.leash_limits import first_to_start
 from nniweb.worker.rounds.cluster_work import ClusterWork
-from trainingservice.trial_job_status import TrialJobStatus
-
-#: Waiting trials that are looked at beyond those that could start, where there are budgets.
-LOOKED_AT = 100
+from trainingservice.reasons import Reason
 
 
-def next_to_start(work: ClusterWork, experiment: Experiment, waiting: TrialQuerySet, most: int) -> tuple[
-        list[Trial], list[ApiToken], set[int]]:
+@dataclass(frozen=True)
+class NextTrials:
+    """Which waiting trials are next. ``full``: tokens whose leash keeps others of them waiting. ``others``: all that do
+    not wait for a budget. ``any_for_budget``: whether some do; they say so.
+    """
+
+    trials: list[Trial]
+    full: list[ApiToken]
+    others: TrialQuerySet
+    any_for_budget: bool = False
+
+
+def next_to_start(work: ClusterWork, experiment: Experiment, waiting: TrialQuerySet, most: int) -> NextTrials:
     """At most so many of the experiment's waiting trials that leashes and budgets let start, as far as can be seen
-    without holding them; tokens whose leash keeps others waiting; and primary keys of trials that wait for a budget and
-    say so.
+    without holding them.
     """
     if work.budgets is None or not work.budgets.any_budget:
-        first = first_to_start(waiting.order_by("sequence_id"), experiment, most,
-                               lambda trial: trial.sequence_id)
-        return first.trials, first.full, set()
-    # those that have begun before are no trials more: where none may begin, they can go on
-    first = first_to_start(
-        waiting.annotate(has_begun=Exists(Attempt.objects.filter(trial=OuterRef("pk")))).order_by(
-            "-has_begun", "sequence_id"), experiment, most + LOOKED_AT,
-        lambda trial: (not trial.has_begun, trial.sequence_id))  # type: ignore[attr-defined]  # it was asked for
-    trials = first.trials
-    why_not = why_not_in_budget(
-        experiment, [candidate_of(trial, trial.has_begun) for trial in trials],  # type: ignore[attr-defined]
-        work.now(), locks=False)
-    told: set[int] = set()
-    for reason in {why for why in why_not if why is not None}:
-        its = {trial.pk: trial.message for trial, why in zip(trials, why_not, strict=True) if why == reason}
-        told |= its.keys()
-        if silent := [pk for pk, message in its.items() if message != reason]:
-            with work.lease.transaction():
-                Trial.objects.filter(pk__in=silent, target=TrialTarget.RUN, status=TrialJobStatus.WAITING.value).update(
-                    revision=next_revision(experiment.pk, needs_round=False), **said(reason))
-    return [trial for trial, why in zip(trials, why_not, strict=True) if why is None][:most], first.full, told
+        first = first_to_start(waiting.order_by("sequence_id"), experiment, most, lambda trial: trial.sequence_id)
+        return NextTrials(first.trials, first.full, waiting)
+    known = waiting.annotate(has_begun=Exists(Attempt.objects.filter(trial=OuterRef("pk"))))
+    in_order = known.order_by("-has_begun", "sequence_id")
+    # of each token: where its first ones wait for a budget, so do the rest, and keep nobody else waiting
+    tokens = list(waiting.order_by().values_list("token", flat=True).distinct())
+    firsts = [first_to_start(in_order.filter(token=token), experiment, most, _order) for token in tokens]
+    trials = sorted((trial for first in firsts for trial in first.trials), key=_order)
+    why_not = why_not_in_budget(experiment, [candidate_of(trial, _has_begun(trial)) for trial in trials], work.now(),
+                                locks=False)
+    found = [trial for trial, why in zip(trials, why_not, strict=True) if why is None]
+    refused: dict[int | None, dict[bool, Reason]] = defaultdict(dict)
+    for trial, why in zip(trials, why_not, strict=True):
+        if why is not None:
+            refused[trial.token_id][_has_begun(trial)] = why
+    others = known
+    for token, reasons in refused.items():
+        if True in reasons:  # what keeps those waiting that are no trials more keeps all waiting
+            reasons.setdefault(False, reasons[True])
+        for has_begun, reason in reasons.items():
+            its = known.filter(token=token, has_begun=has_begun)
+            say_what_they_wait_for(work, experiment, its.exclude(pk__in=[trial.pk for trial in found]), reason)
+            others = others.exclude(token=token, has_begun=has_begun)
+    return NextTrials(found[:most], [token for first in firsts for token in first.full], others, bool(refused))
+
+
+def say_what_they_wait_for(work: ClusterWork, experiment: Experiment, waiting: TrialQuerySet, reason: str) -> bool:
+    """Have these trials of the experiment, which wait, say so. Whether there are any."""
+    messages = set(waiting.values_list("message", flat=True).distinct())
+    if messages - {reason}:
+        with work.lease.transaction():
+            pks = list(waiting.exclude(message=reason).values_list("pk", flat=True))
+            Trial.objects.filter(pk__in=pks).update(
+                revision=next_revision(experiment.pk, needs_round=False), **said(reason))
+    return bool(messages)
+
+
+def _order(trial: Trial) -> tuple[bool, int]:
+    """Those that have begun before are no trials more: where none may begin, they can go on."""
+    return not _has_begun(trial), trial.sequence_id
+
+
+def _has_begun(trial: Trial) -> bool:
+    return bool(trial.has_begun)  # type: ignore[attr-defined]  # it was asked for

@@ -203,3 +203,19 @@ def test_trials_that_run_stay_with_the_group_when_their_experiment_is_unshared_a
     assert (trials_of(theirs), trials_of(others)) == ((1, 1), (0, 1)), "the fourth one began in the other group"
     end(second)
     assert list(LedgerEntry.objects.order_by("pk").values_list("group", flat=True)) == ["vision", "", "vision"]
+
+
+def test_trials_that_wait_for_the_budget_of_a_token_keep_nobody_else_waiting_however_many_they_are(rig: Rig, admin
+                                                                                                  ) -> None:
+    program = ApiToken.make_with_row(admin, "agent", "admin", None)[1]
+    Budget.objects.create(token=program, trials=1, period="total")
+    experiment = rig.experiment(trial_concurrency=1, max_trial_number=300)
+    rig.submitted(experiment, 1)
+    queued = [intents.submit_trial(experiment, {"x": 0.5}).pk for _ in range(110)]
+    Trial.objects.filter(pk__in=queued).update(token=program)
+    own = intents.submit_trial(experiment, {"x": 0.25})
+    Experiment.objects.filter(pk=experiment.pk).update(trial_concurrency=4)
+    rig.until(lambda: Attempt.objects.filter(trial__in=queued).count() == 1)
+    rig.rounds(6)
+    assert Attempt.objects.filter(trial=own).exists()
+    assert set(Trial.objects.filter(pk__in=queued, attempts=None).values_list("reason", flat=True)) == {"budget"}
