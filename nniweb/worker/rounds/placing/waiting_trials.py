@@ -68,9 +68,9 @@ def say_what_they_wait_for(work: ClusterWork, experiment: Experiment, waiting: T
     messages = set(waiting.values_list("message", flat=True).distinct())
     if messages - {reason}:
         with work.lease.transaction():
+            revision = next_revision(experiment.pk, needs_round=False)  # from here on nobody ends one of them
             pks = list(waiting.exclude(message=reason).values_list("pk", flat=True))
-            Trial.objects.filter(pk__in=pks).update(
-                revision=next_revision(experiment.pk, needs_round=False), **said(reason))
+            Trial.objects.filter(pk__in=pks).update(revision=revision, **said(reason))
     return bool(messages)
 
 

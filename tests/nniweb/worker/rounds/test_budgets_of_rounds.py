@@ -18,6 +18,8 @@ from nniweb.experiments.budgets.standing import standing
 from nniweb.experiments.budgets.starting import RoundBudgets
 from nniweb.experiments.models import ApiToken, Attempt, Budget, Experiment, LedgerEntry, Price, Trial, User
 from nniweb.experiments.models.limits import next_month
+from nniweb.experiments.pubsub.revisions import next_revision
+from nniweb.worker.rounds.placing import waiting_trials
 from tests.nniweb.worker.conftest import Rig, report
 
 
@@ -219,3 +221,20 @@ def test_trials_that_wait_for_the_budget_of_a_token_keep_nobody_else_waiting_how
     rig.rounds(6)
     assert Attempt.objects.filter(trial=own).exists()
     assert set(Trial.objects.filter(pk__in=queued, attempts=None).values_list("reason", flat=True)) == {"budget"}
+
+
+def test_a_trial_that_is_stopped_while_the_round_writes_what_trials_wait_for_says_that_it_was_stopped(
+        rig: Rig, admin, monkeypatch) -> None:
+    Budget.objects.create(user=admin, trials=1)
+    experiment = rig.experiment(trial_concurrency=2, max_trial_number=8)
+    rig.submitted(experiment, 1)
+    queued = [intents.submit_trial(experiment, {"x": 0.5}) for _ in range(2)]
+
+    def taken_after_a_stop(experiment_pk: int, *, needs_round: bool = True) -> int:
+        monkeypatch.undo()  # whoever has the experiment when the round asks for it ends a trial
+        intents.cancel_trial(queued[0], admin)
+        return next_revision(experiment_pk, needs_round=needs_round)
+
+    monkeypatch.setattr(waiting_trials, "next_revision", taken_after_a_stop)
+    rig.until(lambda: Trial.objects.get(pk=queued[1].pk).reason == "budget")
+    assert Trial.objects.get(pk=queued[0].pk).reason == "canceled"
