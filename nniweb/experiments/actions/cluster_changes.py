@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from nniweb.experiments.access import leashes
 from nniweb.experiments.access.visibility import visible_clusters
+from nniweb.experiments.budgets.attempt_costs import Asked, keep_what_they_asked_for
 from nniweb.experiments.clusters.metadata import defaults_of
 from nniweb.experiments.config.cluster_list import ClustersDocument, read_entries
 from nniweb.experiments.config.errors import ConfigInvalid
@@ -100,8 +101,11 @@ def set_clusters(experiment: Experiment, documents: Sequence[Mapping[str, Any]])
         else:
             row.trial_options, row.trial_gpu_number = experiment.trial_options or {}, experiment.trial_gpu_number
         options = load_platform(cluster.platform).options_model.model_validate(row.trial_options)
+        asked = Asked(row.gpus_of_a_trial, row.cpus_of_a_trial)
         row.gpus_of_a_trial = options.gpus_of_a_trial(row.trial_gpu_number)
         row.cpus_of_a_trial = options.cpus_of_a_trial()
+        if asked != (asks := Asked(row.gpus_of_a_trial, row.cpus_of_a_trial)):
+            keep_what_they_asked_for(experiment, cluster, asked, asks)
         if before != (row.up_to, row.weight, row.cost, row.is_drained, row.trial_options, row.trial_gpu_number):
             row.refusal, row.failures = None, []
     for row in rows.values():

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
+from django.db.models import Value
+from django.db.models.functions import Coalesce, Greatest
 
-from nniweb.experiments.models import Experiment
+from nniweb.experiments.models import Attempt, Cluster, Experiment
 from nniweb.experiments.models.limits import MICROS
 
 #: More than this is not believed: whole numbers of the ledger shall fit into their columns, and sums of them.
@@ -56,13 +58,21 @@ class AttemptCosts:
         return max(0, round((now - self.started_at).total_seconds() * 1000))
 
 
+class Asked(NamedTuple):
+    """What a trial asks for on all its nodes."""
+
+    gpus: int
+    cpus: float
+
+
 #: Whom an attempt is charged to: as it was when it began; where an earlier version made it, as its experiment has it.
 OWNER, GROUP = "COALESCE(a.charged_owner_id, e.owner_id)", "COALESCE(a.charged_group_id, e.group_id)"
-#: Of an experiment on several clusters, what its trials ask for on each of them; a machine's price goes before its
-#: cluster's; a trial that somebody else asked for is charged to that one's token.
+#: Of an experiment on several clusters, what its trials ask for on each of them, or asked for when they began; a
+#: machine's price goes before its cluster's; a trial that somebody else asked for is charged to that one's token.
 _STATEMENT = f"""SELECT a.id, a.job_name, a.number, a.created_at, a.started_at, a.machine_name, t.public_id,
  t.sequence_id, e.id, e.public_id, e.name, u.id, u.username, g.id, g.name, k.id, k.name, c.id, c.name,
- COALESCE(r.gpus_of_a_trial, e.gpus_of_a_trial), COALESCE(r.cpus_of_a_trial, e.cpus_of_a_trial),
+ COALESCE(a.charged_gpus, r.gpus_of_a_trial, e.gpus_of_a_trial),
+ COALESCE(a.charged_cpus, r.cpus_of_a_trial, e.cpus_of_a_trial),
  COALESCE(m.gpu_hour, p.gpu_hour), COALESCE(m.cpu_hour, p.cpu_hour)
  FROM experiments_attempt a
  JOIN experiments_trial t ON t.id = a.trial_id
@@ -83,6 +93,19 @@ def charged_to(experiment: Experiment) -> dict[str, int]:
     """Columns of a new attempt of this experiment: to whom it is charged, whoever owns or shares the experiment later.
     """
     return {"charged_owner_id": experiment.owner_id or 0, "charged_group_id": experiment.group_id or 0}
+
+
+def keep_what_they_asked_for(experiment: Experiment, cluster: Cluster, before: Asked, now: Asked) -> None:
+    """The trials of an experiment ask for something else on a cluster from now on: what is under way there is charged
+    for what it was given. In the transaction of the change.
+    """
+    there = Attempt.objects.under_way().filter(trial__experiment=experiment, cluster=cluster)
+    there.filter(stage=Attempt.Stage.SUBMITTED, charged_gpus=None).update(
+        charged_gpus=before.gpus, charged_cpus=before.cpus)
+    # which of these one is given that is on its way is not known here; one that has no token is given what is asked now
+    there.filter(stage=Attempt.Stage.SUBMITTING).exclude(token_hashes=[]).update(
+        charged_gpus=Greatest(Coalesce("charged_gpus", Value(before.gpus)), Value(now.gpus)),
+        charged_cpus=Greatest(Coalesce("charged_cpus", Value(before.cpus)), Value(now.cpus)))
 
 
 def costs_of(condition: str, values: Sequence[Any] = ()) -> list[AttemptCosts]:

@@ -166,6 +166,7 @@ def attempt_suspended(attempt: Attempt, at: datetime, *, revision: int, message:
         trial=trial, number=attempt.number + 1, job_name=attempt.job_name, stage=Attempt.Stage.SUBMITTED,
         cluster_id=attempt.cluster_id, placement=attempt.placement,
         charged_owner_id=attempt.charged_owner_id, charged_group_id=attempt.charged_group_id,
+        charged_gpus=attempt.charged_gpus, charged_cpus=attempt.charged_cpus,
         token_hashes=attempt.token_hashes, platform_state=attempt.platform_state, url=attempt.url, created_at=at,
         submitted_at=attempt.submitted_at)
     _wait_for_attempt(trial.pk, message, revision)

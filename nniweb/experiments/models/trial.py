@@ -234,6 +234,9 @@ class Attempt(models.Model):
     #: None: an earlier version made it, and those that its experiment has are charged. See ``charged_to``.
     charged_owner_id = models.BigIntegerField(null=True, editable=False)
     charged_group_id = models.BigIntegerField(null=True, editable=False)
+    #: What it asked for, of one that was under way when that was changed; None: what the experiment asks for there.
+    charged_gpus = models.BigIntegerField(null=True, editable=False)
+    charged_cpus = models.FloatField(null=True, editable=False)
     #: The name on the platform: the trial's id, then id + r2, r3 for retries.
     job_name = models.CharField(max_length=20, unique=True)
     stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.SUBMITTING)

@@ -40,6 +40,8 @@ class Holder:
     #: The token by which it was launched, and how many of them count for which token (primary keys).
     token: int | None = None
     of_tokens: Mapping[int, int] = field(default_factory=dict)
+    #: GPUs that they hold beyond ``gpus_of_a_trial`` each, because trials of this experiment asked for others before.
+    more_gpus: int = 0
 
     @classmethod
     def of(cls, experiment: Experiment) -> Holder:
@@ -91,7 +93,8 @@ class Limit:
             return holder.of_tokens.get(pk, 0)
         if not self.concerns(holder):
             return 0
-        return self.cost(holder) * (holder.at(pk) if kind == "cluster" else holder).under_way
+        taken = self.cost(holder) * (holder.at(pk) if kind == "cluster" else holder).under_way
+        return taken if self.unit == "trials" else taken + holder.more_gpus
 
     def cost(self, holder: Holder) -> int:
         """What one trial of this experiment takes of it."""

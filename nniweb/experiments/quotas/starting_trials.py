@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from django.db.models import Count
+from django.db.models import Count, F, Sum
 
 from nniweb.experiments.models import Attempt
 from nniweb.experiments.quotas.leash_limits import COUNTED_TOKEN
@@ -29,14 +29,16 @@ class Room:
 def holders_under_way() -> dict[int, Holder]:
     """All experiments of which something is under way, by primary key. One query, as long as what is under way now."""
     counted = Attempt.objects.under_way().annotate(counted=COUNTED_TOKEN).values_list(
-        *(f"trial__experiment__{column}" for column in COLUMNS), "cluster", "counted").annotate(number=Count("pk"))
+        *(f"trial__experiment__{column}" for column in COLUMNS), "cluster", "counted").annotate(
+            number=Count("pk"), more_gpus=Sum(F("charged_gpus") - F("trial__experiment__gpus_of_a_trial")))
     found: dict[int, Holder] = {}
-    for *whose, cluster, token, number in counted.order_by():
+    for *whose, cluster, token, number, more_gpus in counted.order_by():
         holder = found.get(whose[0]) or Holder.of_columns(whose)
         on = {**holder.on, cluster: holder.on.get(cluster, 0) + number} if holder.several_clusters else {}
         of_tokens = holder.of_tokens if token is None else {
             **holder.of_tokens, token: holder.of_tokens.get(token, 0) + number}
-        found[holder.pk] = replace(holder, under_way=holder.under_way + number, on=on, of_tokens=of_tokens)
+        found[holder.pk] = replace(holder, under_way=holder.under_way + number, on=on, of_tokens=of_tokens,
+                                   more_gpus=holder.more_gpus + (more_gpus or 0))
     return found
 
 

@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group
 from django.db import DatabaseError, transaction
 from django.utils import timezone
 
+from nniweb.experiments.actions import change_and_undo
 from nniweb.experiments.budgets import ledger
 from nniweb.experiments.budgets.attempt_costs import charged_to
 from nniweb.experiments.lifecycle import transitions
@@ -185,3 +186,19 @@ def test_what_a_keeper_says_beyond_belief_is_cut(make_attempt: MakeAttempt, make
     assert row.milliseconds == 366 * 24 * 3_600_000
     assert (row.gpus, row.milli_cpus, row.money) == (1_000_000, 100_000_000, 10**15)
     assert end(started(make_attempt(experiment)), -5.0).milliseconds == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(8, 0), (0, 8)])
+def test_a_trial_is_charged_for_the_gpus_that_it_was_given_whatever_its_experiment_asks_for_since(
+        make_experiment: Callable[..., Experiment], make_attempt: MakeAttempt, admin, before: int, after: int) -> None:
+    experiment = make_experiment(gpus_of_a_trial=before, trial_gpu_number=before, cpus_of_a_trial=2.5, owner=admin)
+    runs, on_its_way, not_handed_over = (started(make_attempt(experiment)) for _ in range(3))
+    Attempt.objects.filter(pk=on_its_way.pk).update(stage="submitting", token_hashes=["h"])
+    Attempt.objects.filter(pk=not_handed_over.pk).update(stage="submitting", token_hashes=[])
+    name = experiment.cluster.name
+    for gpus in (after, before, after):
+        change_and_undo.change(experiment, {"clusters": [{"name": name, "trialGpuNumber": gpus}]}, admin)
+    [next_one] = [started(make_attempt(Experiment.objects.get(pk=experiment.pk)))]
+    rows = [end(attempt, 3600) for attempt in (runs, on_its_way, not_handed_over, next_one)]
+    assert [row.gpus for row in rows] == [before, 8, after, after]
+    assert [row.milli_cpus for row in rows] == [2500, 2500, 1000, 1000]

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nniweb.experiments.actions import intents
+from nniweb.experiments.actions.change_and_undo import change
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
 from nniweb.experiments.quotas.launch_quotas import why_not_so_many_gpus, why_not_this_priority
@@ -134,6 +135,19 @@ def test_what_is_under_way_is_found_by_one_query_that_does_not_look_at_what_has_
             plan = [row[3] for row in cursor.fetchall()]
         assert any("USING INDEX attempts_unfinished" in step for step in plan), plan
         assert not any(step.startswith("SCAN") and "attempts_unfinished" not in step for step in plan), plan
+
+
+@pytest.mark.parametrize(("before", "after"), [(8, 1), (1, 8)])
+def test_running_trials_count_with_the_gpus_that_they_were_given_whatever_their_experiment_asks_for_since(
+        make_attempt, make_experiment, admin, before: int, after: int) -> None:
+    experiment = make_experiment(gpus_of_a_trial=before, trial_gpu_number=before)
+    for _ in range(2):
+        make_attempt(experiment)
+    change(experiment, {"clusters": [{"name": experiment.cluster.name, "trialGpuNumber": after}]}, admin)
+    make_attempt(Experiment.objects.get(pk=experiment.pk))
+    under_way = holders_under_way()
+    [limit] = limits(Quota(user=admin, max_gpus=16)).concerning(under_way[experiment.pk])
+    assert limit.used_by(under_way[experiment.pk]) == 2 * before + after
 
 
 def test_one_experiment_too_many_is_refused_however_it_would_go_on(make_experiment, admin, group) -> None:
