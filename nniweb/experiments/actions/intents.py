@@ -39,7 +39,7 @@ from nniweb.experiments.models import (
 from nniweb.experiments.models.experiment import ExperimentStatus, ExperimentTarget
 from nniweb.experiments.models.trial import CONSTRAINT_BROKEN, TrialSource, TrialTarget
 from nniweb.experiments.pubsub.revisions import next_revision
-from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more
+from nniweb.experiments.quotas.launch_quotas import why_no_experiment_more, why_not_this_priority
 from nniweb.experiments.replicates.new_trials import with_proposals
 from nniweb.experiments.results.running_time import running_seconds
 from nniweb.experiments.retention.policy import why_it_cannot_go_on
@@ -148,6 +148,9 @@ def share(experiment: Experiment, group: Group | None, actor: User | None = None
         if experiment.group != group:
             if group is not None and not experiment.is_finished and (reason := why_no_experiment_more(None, group)):
                 raise Refused(reason, "group")
+            if not (actor is not None and actor.is_admin) and (
+                    reason := why_not_this_priority(experiment.owner, group, experiment.priority)):
+                raise Refused(reason, "group")
             Experiment.objects.filter(pk=experiment.pk).update(group=group)
             note(experiment, timezone.now(), "shared", f"With {group.name}." if group else "With nobody.", actor)
             audit.record("experiment.share", experiment, actor, group=group.name if group else None)
@@ -161,6 +164,8 @@ def hand_over(experiment: Experiment, owner: User, actor: User | None = None) ->
     with transaction.atomic():
         experiment, _ = locked(experiment)
         if experiment.owner_id != owner.pk:
+            if not experiment.is_finished and (reason := why_no_experiment_more(owner, None)):
+                raise Refused(reason, "owner")
             before = experiment.owner.username if experiment.owner else "nobody"
             Experiment.objects.filter(pk=experiment.pk).update(owner=owner)
             note(experiment, timezone.now(), "handed over", f"From {before} to {owner.username}.", actor)

@@ -14,8 +14,7 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nniweb.experiments.actions import intents
-from nniweb.experiments.actions.change_and_undo import change
+from nniweb.experiments.actions import change_and_undo, intents
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Attempt, Cluster, Experiment, Quota, Trial, User
 from nniweb.experiments.quotas.launch_quotas import why_not_so_many_gpus, why_not_this_priority
@@ -143,7 +142,8 @@ def test_running_trials_count_with_the_gpus_that_they_were_given_whatever_their_
     experiment = make_experiment(gpus_of_a_trial=before, trial_gpu_number=before)
     for _ in range(2):
         make_attempt(experiment)
-    change(experiment, {"clusters": [{"name": experiment.cluster.name, "trialGpuNumber": after}]}, admin)
+    asks_for = {"name": experiment.cluster.name, "trialGpuNumber": after}
+    change_and_undo.change(experiment, {"clusters": [asks_for]}, admin)
     make_attempt(Experiment.objects.get(pk=experiment.pk))
     under_way = holders_under_way()
     [limit] = limits(Quota(user=admin, max_gpus=16)).concerning(under_way[experiment.pk])
@@ -165,6 +165,26 @@ def test_one_experiment_too_many_is_refused_however_it_would_go_on(make_experime
     running = Experiment.objects.unfinished().get()
     with pytest.raises(Refused, match="The quota of the group vision allows 0 experiments"):
         intents.share(running, group)
+    busy = User.objects.create_user("bob")
+    Quota.objects.create(user=busy, max_experiments=0)
+    with pytest.raises(Refused, match="The quota of bob allows 0 experiments"):
+        intents.hand_over(running, busy)
+    intents.hand_over(ended, busy)
+
+
+def test_a_priority_that_a_group_allows_is_not_taken_out_of_the_group_but_by_administrators(
+        make_experiment, admin, group) -> None:
+    member, cautious = User.objects.create_user("bob"), Group.objects.create(name="cautious")
+    Quota.objects.create(group=group, max_priority=50)
+    Quota.objects.create(group=cautious, max_priority=5)
+    experiment = make_experiment(owner=member, group=group, priority=50)
+    for other, most in ((None, 0), (cautious, 5)):
+        with pytest.raises(Refused, match=f"You may use priorities up to {most}, not 50"):
+            intents.share(experiment, other, member)
+    change_and_undo.change(experiment, {"priority": 0}, member)
+    intents.share(experiment, None, member)
+    Experiment.objects.filter(pk=experiment.pk).update(priority=50)
+    intents.share(experiment, cautious, admin)
 
 
 def test_the_own_quota_counts_before_that_of_everybody_else(admin, group) -> None:
