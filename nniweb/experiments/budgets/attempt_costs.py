@@ -52,10 +52,12 @@ class AttemptCosts:
     cpu_hour_price: int
 
     def running(self, now: datetime) -> int:
-        """Milliseconds for which its command has run, as far as the server knows."""
+        """Milliseconds for which its command has run, as far as the server knows: no more than since it was made,
+        whatever the clock of its machine said.
+        """
         if self.started_at is None:
             return 0
-        return max(0, round((now - self.started_at).total_seconds() * 1000))
+        return max(0, round((now - max(self.started_at, self.created_at)).total_seconds() * 1000))
 
 
 class Asked(NamedTuple):

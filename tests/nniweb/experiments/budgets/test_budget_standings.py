@@ -20,6 +20,7 @@ from nniweb.experiments.budgets.ledger_check import months
 from nniweb.experiments.budgets.spending import Spending
 from nniweb.experiments.budgets.standing import attempts_under_way, standing
 from nniweb.experiments.budgets.starting import how_many_in_budget
+from nniweb.experiments.ingest.entry_times import clock_of_report
 from nniweb.experiments.models import ApiToken, Attempt, Budget, BudgetUse, Experiment, LedgerEntry, Trial, User
 from nniweb.experiments.models.limits import next_month
 from nniweb.experiments.models.trial import job_name
@@ -96,6 +97,16 @@ def test_a_budget_says_what_was_used_what_runs_and_what_is_left(make_attempt: Ca
     assert standing(held, NOW + timedelta(hours=2)).used_up == ["wall_hours"]
     december = standing(held, datetime(2026, 12, 1, tzinfo=UTC))
     assert (december.used, december.running) == (Spending(), Spending())
+
+
+@pytest.mark.django_db
+def test_what_runs_takes_no_more_than_has_passed_since_the_server_made_it_whatever_its_machines_clock_said(
+        make_attempt: Callable[..., Attempt], admin) -> None:
+    attempt, now = make_attempt(), timezone.now()
+    # the machine's clock was set between the beginning and the report of it
+    began = clock_of_report(now.timestamp(), now).corrected(5.0)
+    Attempt.objects.filter(pk=attempt.pk).update(started_at=began, created_at=now - timedelta(seconds=36))
+    assert standing(Held(Budget.objects.create(user=admin, wall_hours=1)), now).left("wall_hours") == Decimal("0.99")
 
 
 @pytest.mark.django_db
