@@ -235,13 +235,16 @@ def add_cause(attempt: Attempt, cause: str, *, revision: int) -> None:
 
 def _try_again(attempt: Attempt, at: datetime, *, revision: int, message: str) -> bool:
     """Have the trial wait for its next attempt; False where it is not wanted any more."""
-    if not _wait_for_attempt(attempt.trial_id, message, revision):
-        return False
     trial = Trial.objects.select_related("experiment").only(
         "public_id", "token", "experiment__several_clusters", "experiment__cluster", "experiment__owner",
-        "experiment__group", "experiment__token").get(pk=attempt.trial_id)
-    # with several clusters it is placed first, and with a budget it starts as long as something is left of that
-    if not trial.experiment.several_clusters and not is_limited(trial.experiment, trial.token_id):
+        "experiment__group", "experiment__token", "experiment__status").get(pk=attempt.trial_id)
+    is_paused = trial.experiment.status == ExperimentStatus.PAUSED
+    if not _wait_for_attempt(attempt.trial_id, why_it_waits(trial.experiment.status) if is_paused else message,
+                             revision):
+        return False
+    # with several clusters it is placed first, with a budget it starts as long as something is left of that, and in a
+    # paused experiment an attempt would keep a place from others
+    if not (is_paused or trial.experiment.several_clusters or is_limited(trial.experiment, trial.token_id)):
         number = attempt.number + 1
         Attempt.objects.create(trial=trial, number=number, job_name=job_name(trial.public_id, number), created_at=at,
                                cluster_id=trial.experiment.cluster_id, **charged_to(trial.experiment))

@@ -112,3 +112,19 @@ def test_without_any_limit_a_round_asks_once_whether_there_is_one(rig: Rig) -> N
     assert len(asked) == 1
     experiment = rig.experiment(trial_concurrency=3)
     assert shares.room(experiment, 3).count == 3
+
+
+def test_a_trial_that_is_tried_again_when_its_paused_experiment_goes_on_keeps_no_place_from_others(rig: Rig, admin
+                                                                                                  ) -> None:
+    Quota.objects.create(user=admin, max_trials=1)
+    paused = rig.experiment(trial_concurrency=1, max_trial_number=1, retry={"onFailure": 1})
+    [trial] = rig.submitted(paused, 1)
+    intents.pause(paused)
+    report(trial, exit_code=1)
+    other = rig.experiment(trial_concurrency=1, max_trial_number=1)
+    [others] = rig.submitted(other, 1)
+    assert Trial.objects.get(pk=trial.pk).reason == "experiment_held"
+    intents.resume(paused)
+    rig.until(lambda: Trial.objects.get(pk=trial.pk).reason == "quota")
+    report(others, 0.5)
+    rig.until(lambda: Attempt.objects.filter(trial=trial, number=2, stage="submitted").exists())
