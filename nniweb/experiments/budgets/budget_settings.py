@@ -14,6 +14,7 @@ from nniweb.experiments.budgets.concerned import budgets_for
 from nniweb.experiments.budgets.spending import limits_of
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Budget, Experiment, Price
+from nniweb.experiments.sql.held_row import hold
 from trainingservice.reasons import Reason
 
 #: Names of limits in config files.
@@ -27,10 +28,8 @@ def set_budget(budget: Budget, fields: Mapping[str, Any]) -> Budget:
     What runs goes on; trials that wait for a limit that was raised start within a second.
     """
     is_new = budget.pk is None
-    for name, value in fields.items():
-        setattr(budget, name, value)
     with transaction.atomic():
-        _store(budget)
+        _store(budget, fields)
         audit.record("budget.create" if is_new else "budget.change", budget, of=budget.of_whom,
                      period=str(budget.period), **_in_log(budget))
     return budget
@@ -57,10 +56,8 @@ def set_price(price: Price, fields: Mapping[str, Any]) -> Price:
     Attempts that end from now on have it. What is in the ledger stays as it is.
     """
     is_new = price.pk is None
-    for name, value in fields.items():
-        setattr(price, name, value)
     with transaction.atomic():
-        _store(price)
+        _store(price, fields)
         audit.record("price.create" if is_new else "price.change", price.cluster, machine=price.machine,
                      gpu_hour=float(price.gpu_hour), cpu_hour=float(price.cpu_hour))
     return price
@@ -85,7 +82,11 @@ def why_never_in_budget(owner: int | None, group: int | None, token: int | None,
     return ""
 
 
-def _store(row: Budget | Price) -> None:
+def _store(row: Budget | Price, fields: Mapping[str, Any]) -> None:
+    if row.pk is not None:
+        hold(row)
+    for name, value in fields.items():
+        setattr(row, name, value)
     try:
         row.full_clean()
     except ValidationError as error:

@@ -9,6 +9,7 @@ from django.db import transaction
 from nniweb.experiments.access import audit
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Quota
+from nniweb.experiments.sql.held_row import hold
 
 
 def set_quota(quota: Quota, fields: Mapping[str, Any]) -> Quota:
@@ -18,9 +19,11 @@ def set_quota(quota: Quota, fields: Mapping[str, Any]) -> Quota:
     What runs goes on; a lower limit keeps new trials waiting.
     """
     is_new = quota.pk is None
-    for name, value in fields.items():
-        setattr(quota, name, value)
     with transaction.atomic():
+        if not is_new:
+            hold(quota)
+        for name, value in fields.items():
+            setattr(quota, name, value)
         try:
             quota.full_clean()
         except ValidationError as error:

@@ -9,9 +9,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
+from nniweb.experiments.budgets.budget_settings import set_budget, set_price
+from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.transitions import end_attempt
 from nniweb.experiments.lifecycle.trial_end import TrialEnd
-from nniweb.experiments.models import ApiToken, Attempt, AuditEntry, Budget, Experiment, LedgerEntry, Price
+from nniweb.experiments.models import ApiToken, Attempt, AuditEntry, Budget, Experiment, LedgerEntry, Price, Quota
+from nniweb.experiments.quotas.quota_settings import set_quota
 from tests.nniweb.api.experiments.test_api_launch import refused
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -169,3 +172,21 @@ def test_a_launch_that_no_budget_would_ever_let_start_is_refused_and_one_that_ma
     own = Budget.objects.get(experiment__public_id=answer.json()["id"])
     assert (own.is_own, own.period, own.trials, own.gpu_hours) == (True, "total", 7, Decimal("1.5"))
     assert Experiment.objects.get().config["budget"] == {"trials": 7, "gpuHours": 1.5}
+
+
+def test_of_two_changes_at_the_same_time_none_takes_the_other_back_and_none_brings_back_what_was_removed(
+        admin, make_experiment) -> None:
+    rows: list[tuple[Any, Any, dict[str, int], dict[str, int]]] = [
+        (set_budget, Budget.objects.create(user=admin, wall_hours=1), {"trials": 2}, {"gpu_hours": 3}),
+        (set_quota, Quota.objects.create(user=admin), {"max_trials": 2}, {"max_gpus": 3}),
+        (set_price, Price.objects.create(cluster=make_experiment().cluster), {"gpu_hour": 2}, {"cpu_hour": 3})]
+    for change, row, first, second in rows:
+        seen_by_both = [type(row).objects.get(pk=row.pk) for _ in range(2)]
+        for seen, fields in zip(seen_by_both, (first, second), strict=True):
+            change(seen, fields)
+        row.refresh_from_db()
+        assert {name: getattr(row, name) for name in first | second} == first | second
+        type(row).objects.filter(pk=row.pk).delete()
+        with pytest.raises(Refused, match="was removed meanwhile"):
+            change(seen_by_both[0], first)
+        assert not type(row).objects.exists()
