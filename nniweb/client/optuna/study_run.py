@@ -74,7 +74,8 @@ class _Leader:
             except Conflict:  # its limit is reached, or it was paused or stopped
                 self._fail(trial.number)
                 return
-            except Refused:  # a constraint
+            except Refused as refused:  # a constraint
+                _must_concern_proposals(refused)
                 self._fail(trial.number)
                 self._refused += 1
                 if self._refused >= MOST_REFUSED:
@@ -91,7 +92,8 @@ class _Leader:
                 continue
             try:
                 self._experiment.propose(parameters, keys=[self._key(trial.number)])
-            except Refused:
+            except Refused as refused:
+                _must_concern_proposals(refused)
                 self._fail(trial.number)
 
     def tell(self, results: list[dict[str, Any]]) -> None:
@@ -138,6 +140,14 @@ class _Leader:
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}{number}"
+
+
+def _must_concern_proposals(refused: Refused) -> None:
+    """Raises what was refused for another reason than the proposal or the experiment's state: the token has ended, or
+    does not allow it. What the study asked for may run, or is proposed the next time.
+    """
+    if refused.status not in (400, 409):
+        raise refused
 
 
 def _must_agree(study: optuna.Study, document: Mapping[str, Any]) -> None:

@@ -168,6 +168,17 @@ def test_points_that_constraints_forbid_fail_in_the_study_and_many_in_a_row_end_
     assert [trial.state for trial in study.trials] == [TrialState.FAIL] * 100
 
 
+@pytest.mark.parametrize("asked_before", [1, 0])
+def test_a_token_that_may_not_propose_ends_the_program_and_fails_no_trial_of_the_study(asked_before: int) -> None:
+    study = optuna.create_study()
+    for _ in range(asked_before):  # an earlier run has proposed it, and it runs
+        StudySpace({"x": SPACE["x"]}).suggest(study.ask())
+    with pytest.raises(Refused, match="needs the role propose"):
+        run_study(study, Refusing(  # type: ignore[arg-type]
+            Refused(403, [FieldError("", "This needs the role propose.")])))
+    assert [trial.state for trial in study.trials] == [TrialState.RUNNING]
+
+
 def test_at_the_limit_of_the_experiment_no_more_is_asked_for() -> None:
     study = optuna.create_study()
     run_study(study, Refusing(Conflict(409, [FieldError("", "It has its 20 trials.")])))  # type: ignore[arg-type]
