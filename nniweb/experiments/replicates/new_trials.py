@@ -14,6 +14,7 @@ from nniweb.experiments.results.replicates import replicates_of_each, seed_of
 from nniweb.experiments.sql.changed_rows import update
 from nniweb.experiments.sql.new_rows import insert
 from nniweb.experiments.sql.selected_rows import places, select
+from trainingservice.reasons import Reason
 
 _OF_PROPOSAL = ("id", "number", "first_sequence_id", "begun", "wanted")
 
@@ -44,9 +45,10 @@ def with_proposals(experiment: Experiment, trials: Sequence[Trial], *, raced: bo
 
 
 def make_replicates(experiment: Experiment, most: int, may_start: int, reason: str, at: datetime, revision: int
-                    ) -> tuple[list[Trial], dict[int, TrialParameters]]:
-    """At most so many further replicates as trials, those of the earliest proposals first, and by trial (primary key)
-    their parameters. All but the first ``may_start`` of them wait, and say why.
+                    ) -> tuple[list[Trial], list[Trial], dict[int, TrialParameters]]:
+    """At most so many further replicates as trials, those of the earliest proposals first; those of them that start,
+    ``may_start`` at most; and by trial (primary key) their parameters. The others wait, and say why: ``reason``, and
+    those that another token than the experiment's has asked for until its own limits were looked at.
 
     Inside a transaction that holds the experiment's row, which is as it is now; it is brought up to date.
     """
@@ -55,14 +57,17 @@ def make_replicates(experiment: Experiment, most: int, may_start: int, reason: s
     due = [(proposal, replicate) for proposal in proposals
            for replicate in range(proposal.begun, proposal.wanted)][:most]
     if not due:
-        return [], {}
-    given, variants = _first_trials(experiment, proposals)
+        return [], [], {}
+    given, first = _first_trials(experiment, proposals)
+    askers = [first[proposal.first_sequence_id].token_id for proposal, _ in due]
+    own = [place for place, asker in enumerate(askers) if asker in (None, experiment.token_id)]
+    starting = set(own[:may_start])
     trials = insert(
         Trial(experiment=experiment, sequence_id=experiment.next_sequence_id + place, ask_number=proposal.number,
               source="tuner" if proposal.number is not None else "customized", proposal=proposal, replicate=replicate,
               seed=seed_of(experiment, replicate), created_at=at, revision=revision,
-              variant_id=variants.get(proposal.first_sequence_id),
-              **said("" if place < may_start else reason))
+              variant_id=first[proposal.first_sequence_id].variant_id, token_id=askers[place],
+              **said("" if place in starting else reason if place in own and reason else Reason("free_slot")))
         for place, (proposal, replicate) in enumerate(due))
     stored = insert(TrialParameters(trial=trial, index=0, parameter_id=trial.ask_number,
                                     value=given.get(proposal.first_sequence_id))
@@ -74,16 +79,15 @@ def make_replicates(experiment: Experiment, most: int, may_start: int, reason: s
         update(Proposal, "id = %s", [proposal.pk], begun=replicate + 1)
     experiment.next_sequence_id += len(trials)
     update(Experiment, "id = %s", [experiment.pk], next_sequence_id=experiment.next_sequence_id)
-    return trials, {row.trial_id: row for row in stored}
+    return trials, [trials[place] for place in sorted(starting)], {row.trial_id: row for row in stored}
 
 
-def _first_trials(experiment: Experiment, proposals: Sequence[Proposal]
-                  ) -> tuple[dict[int, Any], dict[int, int | None]]:
-    """Parameters, and variants of the code (primary keys), by the number of the first trial."""
+def _first_trials(experiment: Experiment, proposals: Sequence[Proposal]) -> tuple[dict[int, Any], dict[int, Trial]]:
+    """Parameters, and the first trials with their variants and tokens, by their numbers."""
     numbers = [proposal.first_sequence_id for proposal in proposals]
     first = {trial.pk: trial for trial in select(
-        Trial, ("id", "sequence_id", "variant"), f"WHERE experiment_id = %s AND sequence_id IN {places(numbers)}",
-        [experiment.pk, *numbers])}
+        Trial, ("id", "sequence_id", "variant", "token"),
+        f"WHERE experiment_id = %s AND sequence_id IN {places(numbers)}", [experiment.pk, *numbers])}
     given = {first[pk].sequence_id: value for pk, value in TrialParameters.objects.filter(
         trial__in=list(first), index=0).values_list("trial", "value")}
-    return given, {trial.sequence_id: trial.variant_id for trial in first.values()}
+    return given, {trial.sequence_id: trial for trial in first.values()}

@@ -301,9 +301,10 @@ def _start_replicates(work: ClusterWork, experiment: Experiment, most: int) -> i
         if most <= 0:
             return 0
         may_start = starts(work, experiment, _in_budget(work, experiment, room_now(experiment, most)))
-        trials, parameters = make_replicates(experiment, most, may_start.count, may_start.reason, work.now(), revision)
-        attempts = _make_attempts(work, experiment, trials[:may_start.count], {}, may_start)
-    _note_started(work, experiment, min(may_start.count, len(trials)))
+        trials, starting, parameters = make_replicates(
+            experiment, most, may_start.count, may_start.reason, work.now(), revision)
+        attempts = _make_attempts(work, experiment, starting, {}, may_start)
+    _note_started(work, experiment, len(starting))
     if trials:
         logger.info("further replicates are run as %s", trials_in_words([trial.sequence_id for trial in trials]))
         attempts.hand_over(work, parameters)

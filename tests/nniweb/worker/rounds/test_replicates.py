@@ -13,7 +13,9 @@ from django.db.models import F
 from nniweb.experiments.actions import intents
 from nniweb.experiments.launch.job_forms import application_form
 from nniweb.experiments.models import (
+    ApiToken,
     Attempt,
+    Budget,
     Experiment,
     NotificationDelivery,
     NotificationRule,
@@ -365,3 +367,26 @@ def test_nothing_is_lost_or_told_twice_where_the_worker_dies(
         assert one.mean == pytest.approx(sum(trial.final_number or 0.0 for trial in runs) / len(runs))
         assert not one.is_told or events[one.number]["value"] == one.mean
     assert not Proposal.objects.filter(experiment=experiment, state="complete", begun__lt=F("wanted")).exists()
+
+
+def test_further_replicates_count_for_the_token_that_asked_for_the_first_one_and_wait_for_its_leash_and_budget(
+        rig: Rig, admin) -> None:
+    agent = ApiToken.make_with_row(admin, "agent", "admin", None)[1]
+    ApiToken.objects.filter(pk=agent.pk).update(max_trials=1)
+    experiment = rig.experiment(replicates={"n": 3, "racing": False}, trial_concurrency=3, max_trial_number=3)
+    Experiment.objects.filter(pk=experiment.pk).update(status="PAUSED", target="PAUSE")
+    first = intents.submit_trial(experiment, {"x": 0.5})
+    Trial.objects.filter(pk=first.pk).update(token=agent)
+    intents.resume(experiment)
+    rig.until(lambda: Attempt.objects.filter(trial=first, stage="submitted").exists())
+    rig.rounds(5)
+    assert {trial.token_id for trial in trials(experiment)} == {agent.pk}
+    assert Attempt.objects.count() == 1
+    assert {trial.reason for trial in trials(experiment)[1:]} == {"leash_trials"}
+    budget = Budget.objects.create(token=agent, trials=2, period="total")
+    report(first, 0.5)
+    rig.until(lambda: Attempt.objects.count() == 2)
+    report(trials(experiment)[1], 0.5)
+    rig.until(lambda: trials(experiment)[2].reason == "budget")
+    budget.delete()
+    rig.until(lambda: Attempt.objects.count() == 3)
