@@ -10,11 +10,11 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from nniweb.experiments.access import audit, leashes
+from nniweb.experiments.access import audit
+from nniweb.experiments.actions.locked_experiment import locked
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.lifecycle.tuner_events import append_events
 from nniweb.experiments.models import Experiment, ExperimentEvent, TunerEvent, User
-from nniweb.experiments.pubsub.revisions import next_revision
 from nniweb.experiments.results.feasibility import feasible_first, judged, violation_of, with_main_number
 from nniweb.experiments.results.metric_number import numbers_in
 from nniweb.experiments.results.objectives import names_of_objectives
@@ -55,9 +55,7 @@ def import_results(experiment: Experiment, data: Any, actor: User | None = None)
          **dict.fromkeys(several, values)}
         for (parameters, values, text), violation in zip(results, violations, strict=True)])
     with transaction.atomic():
-        next_revision(experiment.pk)
-        leashes.must_hold()
-        experiment = Experiment.objects.get(pk=experiment.pk)
+        experiment, _ = locked(experiment)
         if experiment.is_finished and (reason := why_it_cannot_go_on(experiment)):
             raise Refused(reason)
         name = experiment.tuner.get("name")

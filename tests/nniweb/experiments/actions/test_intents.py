@@ -1,8 +1,13 @@
 """What people ask for, and when it is refused."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from django.utils import timezone
 
 from nniweb.experiments.actions import change_and_undo, intents
+from nniweb.experiments.actions.imported_results import import_results
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, ExperimentEvent, Trial, TrialEvent
 from nniweb.experiments.models.trial import TrialTarget
@@ -132,3 +137,20 @@ def test_a_trial_that_waits_in_a_paused_experiment_says_so(make_experiment) -> N
     experiment.refresh_from_db()
     intents.resume(experiment)
     assert {trial.reason for trial in Trial.objects.filter(experiment=experiment)} == {"free_slot"}
+
+
+@pytest.mark.parametrize("wish", [
+    lambda it: intents.resume(it), lambda it: intents.submit_trial(it, {"x": 0.5}),
+    lambda it: change_and_undo.change(it, {"max_trial_number": 99}),
+    lambda it: import_results(it, [{"parameter": {"x": 1}, "value": 1}])], ids=["resume", "submit", "change", "import"])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_wish_that_comes_while_its_experiment_is_deleted_is_refused_and_changes_nothing(
+        make_experiment: Callable[..., Experiment], wish: Callable[[Experiment], Any], is_gone: bool) -> None:
+    experiment = make_experiment(status="DONE", ended_at=timezone.now(), max_trial_number=9)
+    intents.delete(Experiment.objects.get(pk=experiment.pk))
+    if is_gone:  # the worker has removed its rows
+        Experiment.objects.filter(pk=experiment.pk).delete()
+    with pytest.raises(Refused, match="was deleted"):
+        wish(experiment)
+    assert not Trial.objects.exists()
+    assert is_gone or Experiment.objects.get(pk=experiment.pk).status == "DONE"
