@@ -10,11 +10,11 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import transaction
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.access.held_row import hold
 from nniweb.experiments.budgets.concerned import budgets_for
 from nniweb.experiments.budgets.spending import limits_of
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Budget, Experiment, Price
-from nniweb.experiments.sql.held_row import hold
 from trainingservice.reasons import Reason
 
 #: Names of limits in config files.

@@ -7,9 +7,9 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import transaction
 
 from nniweb.experiments.access import audit
+from nniweb.experiments.access.held_row import hold
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Quota
-from nniweb.experiments.sql.held_row import hold
 
 
 def set_quota(quota: Quota, fields: Mapping[str, Any]) -> Quota:

@@ -40,6 +40,7 @@ def test_a_viewer_is_told_to_ask_and_is_offered_nothing_to_clone(hers) -> None:
     page = page_of(Role.VIEWER, "/new/?way=clone")
     assert "Your role is viewer" in page.content.decode()
     assert hers.public_id not in page.content.decode()
+    assert "<form method=\"post\" enctype" not in page.content.decode(), "a form that would be refused"
 
 
 @pytest.mark.parametrize("query", ["way=nonsense", "template=nonsense", "clone=nonsense"])
