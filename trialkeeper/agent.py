@@ -39,6 +39,7 @@ from trialkeeper.attempt_folder import (
     needs_finishing,
     read_accepted,
     read_object,
+    read_text,
     summary_of,
     waits_for_room,
     wake,
@@ -248,9 +249,8 @@ class Agent:
             raise Refused("there is no folder %s" % folder)
         path = os.path.join(folder, contract.ORDERS_FILE)
         try:
-            with open(path, encoding="utf-8") as stream:
-                waiting = json.load(stream)
-        except (OSError, ValueError):
+            waiting = json.loads(read_text(path) or "[]")
+        except (ValueError, RecursionError):
             waiting = []
         write_file(path, json.dumps([*waiting, *orders] if isinstance(waiting, list) else orders))
         wake(folder)
@@ -604,8 +604,10 @@ def _become_keeper(folder: str, pipe: int, orphans: Sequence[Tuple[int, Optional
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
-        log = os.open(os.path.join(folder, contract.KEEPER_LOG_FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        nothing = os.open(os.devnull, os.O_RDWR)
+        log = nothing = os.open(os.devnull, os.O_RDWR)
+        with contextlib.suppress(OSError):  # the disk is full, or the trial has put a pipe there
+            log = os.open(os.path.join(folder, contract.KEEPER_LOG_FILE),
+                          os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
         for standard, target in ((0, nothing), (1, log), (2, log)):
             os.dup2(target, standard)
         for descriptor in [int(name) for name in os.listdir("/dev/fd")]:

@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 from trialkeeper import contract, machine
 from trialkeeper.durable_files import flush_folder
 from trialkeeper.file_mode import file_mode
+from trialkeeper.folder_reader import open_plain
 from trialkeeper.journal import JournalSummary, read_summary
 from trialkeeper.whole_number import whole_number
 
@@ -17,6 +18,9 @@ from trialkeeper.whole_number import whole_number
 ABSENT, STARTING, RUNNING, ENDED_STATE, CANCELED = "absent", "starting", "running", "ended", "canceled"
 
 FolderState = Dict[str, Any]
+
+#: Longest file that ``read_text`` reads, in bytes: a trial can write to its folder, too.
+MOST_TEXT_BYTES = 64 * 1024 * 1024
 
 
 def default_folder(job_name: str, replica: int = 0) -> str:
@@ -74,10 +78,11 @@ def modified_at(path: str) -> Optional[float]:
 
 
 def read_text(path: str) -> Optional[str]:
-    """The file's text, None where it is missing or cannot be read."""
+    """The file's text, None where it is missing or cannot be read, is no plain file or a very long one."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
+        with open_plain(path) as stream:
+            is_too_long = os.fstat(stream.fileno()).st_size > MOST_TEXT_BYTES
+            return None if is_too_long else stream.read().decode("utf-8", "replace")
     except OSError:
         return None
 

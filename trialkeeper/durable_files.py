@@ -14,7 +14,7 @@ _NOT_FOR_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 def flush_file(path: str) -> None:
     """Have the content of a file on the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would be waited for
     try:
         os.fsync(descriptor)
     finally:

@@ -19,10 +19,13 @@ from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trialkeeper import contract, machine
 from trialkeeper.file_mode import file_mode
+from trialkeeper.folder_reader import open_plain
 
 _POSITION = b', "position": ['
 #: Entries of these kinds are on disk before they are sent; others only in the system's cache.
 _DURABLE_TYPES = (contract.STARTED, contract.CHECKPOINT, contract.ENDED)
+#: Bytes of a line; a longer one is none of ours, but the trial can write to its folder, too.
+_LONGEST_LINE = 64 * 1024 * 1024
 #: Intermediate results whose times are remembered.
 REMEMBERED_TIMES = 1000
 
@@ -43,8 +46,8 @@ def read_summary(path: str) -> Optional[JournalSummary]:
 
     Where the last line is damaged (a power cut leaves blocks of zeros), the last one before the damage counts.
     """
-    with open(path, "rb") as stream:
-        line = stream.readline()
+    with open_plain(path) as stream:
+        line = stream.readline(_LONGEST_LINE)
         header = _document(line)
         if header is None or "journal_id" not in header:
             return None
@@ -58,7 +61,7 @@ def read_summary(path: str) -> Optional[JournalSummary]:
             tail = stream.read(end - start)
             tail = tail[:tail.rfind(b"\n") + 1]
             cut = tail.rfind(b"\n", 0, -1)
-            if cut >= 0 or start == begin:
+            if cut >= 0 or start == begin or block > _LONGEST_LINE:
                 break
             block *= 8
     last = tail[cut + 1:]
@@ -80,8 +83,8 @@ def _document(line: bytes) -> Optional[Dict[str, Any]]:
 
 def _whole_lines(path: str) -> Iterator[Tuple[int, Dict[str, Any]]]:
     """Length and document of the lines up to the first that is cut off or damaged: what follows cannot be trusted."""
-    with open(path, "rb") as stream:
-        for line in stream:
+    with open_plain(path) as stream:
+        for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
             document = _document(line)
             if document is None or not ("journal_id" in document or "type" in document):
                 return

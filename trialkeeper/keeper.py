@@ -800,7 +800,8 @@ class Keeper:
         if self._echo:
             sys.stderr.write("keeper: " + line)
         try:
-            with open(self._path(contract.KEEPER_LOG_FILE), "a", encoding="utf-8", errors="backslashreplace") as stream:
+            with open(self._path(contract.KEEPER_LOG_FILE), "a", encoding="utf-8", errors="backslashreplace",
+                      opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK, 0o666)) as stream:
                 stream.write(line)
         except OSError:
-            pass  # the disk is full; what matters is journaled and tried again
+            pass  # the disk is full, or the trial has put a pipe there; what matters is journaled and tried again

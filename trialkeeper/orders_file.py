@@ -5,6 +5,7 @@ import os
 from typing import Any, Callable, List, Optional, Tuple
 
 from trialkeeper import contract
+from trialkeeper.folder_reader import open_plain
 
 
 class OrdersFile:
@@ -31,9 +32,9 @@ class OrdersFile:
         except OSError:
             self._seen = stamp  # another user's file: remember it
         try:
-            with open(path, encoding="utf-8") as stream:
+            with open_plain(path) as stream:
                 orders = json.load(stream)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self._log("%s cannot be read: %s" % (self._path, error))
             return []
         return orders if isinstance(orders, list) else []

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from trialkeeper import contract
 from trialkeeper.control_group import own_folder
+from trialkeeper.folder_reader import open_plain
 from trialkeeper.group_limits import count_of_kills, killed_in
 
 #: Bytes at the end of stdout and of stderr that are looked at, and most characters of a line that is told.
@@ -142,7 +143,7 @@ def over_its_limit(limit: int, taken: int) -> contract.OutOfMemoryDocument:
 
 def _end_of(path: str) -> str:
     try:
-        with open(path, "rb") as stream:
+        with open_plain(path) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _READ))
             return stream.read(_READ).decode("utf-8", "replace")
     except OSError:

@@ -8,6 +8,7 @@ import socket
 from typing import Dict, List
 
 from trialkeeper import contract
+from trialkeeper.folder_reader import open_plain
 
 #: Of a rank's output, for whoever wonders why it failed: so many lines, and characters.
 MOST_LINES, MOST_CHARACTERS = 5, 1000
@@ -50,7 +51,7 @@ def last_lines(folder: str) -> str:
 
 def _lines_at_end(path: str) -> List[str]:
     try:
-        with open(path, "rb") as stream:
+        with open_plain(path) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _READ))
             text = stream.read(_READ).decode("utf-8", "replace")
     except OSError:

@@ -66,6 +66,21 @@ def test_files_that_a_trial_has_written_do_not_end_the_agent_of_all_others(agent
         str(strange): "absent", str(attempt.folder): "ended"}
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)], ids=["pipe", "zeros"])
+@pytest.mark.parametrize("file", [
+    contract.EXIT_FILE, contract.JOURNAL_FILE, contract.KEEPER_FILE, contract.NODE_FILE, contract.ORDERS_FILE])
+def test_what_has_no_end_in_a_file_s_place_does_not_hold_up_the_agent_of_all_others(
+        agent, attempt, tmp_path, file, put):
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    put(strange / file)
+    agent.ask("state", folders=[str(strange)])
+    agent.ask("deliver", folder=str(strange), orders=[])
+    agent.start(attempt, "exit 3")
+    wait_until(lambda: any(event["state"]["delivered"] for event in agent.events))
+    assert agent.state(attempt.folder)["exit"]["exit_code"] == 3
+
+
 def test_where_a_tombstone_stands_nothing_is_started(agent, attempt, server):
     assert agent.ask("stop", folder=str(attempt.folder))["state"]["state"] == "canceled"
     assert agent.start(attempt, "true")["state"] == "canceled"

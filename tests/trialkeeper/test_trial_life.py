@@ -317,3 +317,11 @@ def test_without_a_folder_of_its_own_a_keeper_runs_nothing_that_others_can_have_
     assert run({contract.ENV_JOB: "job1"}) == 2
     assert "is not this user's alone" in capfd.readouterr().err
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", [contract.STDOUT_FILE, contract.STDERR_FILE, contract.KEEPER_LOG_FILE,
+                                  contract.JOB_FILE, contract.ORDERS_FILE, contract.EXIT_FILE, contract.ACCEPTED_FILE])
+def test_a_trial_that_has_put_a_pipe_in_a_file_s_place_has_its_end_told(keeper, server, name):
+    path = keeper.folder / name
+    keeper.run(f"rm -f {path}; mkfifo {path}; sleep 0.3; exit 3", seconds=20)
+    assert (server.ended["reason"], server.ended["exit_code"]) == ("exited", 3)
