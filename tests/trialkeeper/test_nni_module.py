@@ -125,6 +125,29 @@ def test_a_metric_that_is_too_long_is_refused_in_the_trial(trial):
     assert len(trial.metrics()[0]["value"]) == 900_002
 
 
+def test_a_descriptor_that_the_trial_has_closed_is_not_written_to_when_it_is_another_file_s(trial):
+    os.mkfifo(trial.folder / "wake")
+    wake = os.open(trial.folder / "wake", os.O_RDWR | os.O_NONBLOCK)
+    trial.run("import nni, os\nnni.get_next_parameter()\nnni.report_intermediate_result(1)\n"
+              "os.closerange(3, 256)\n"
+              "files = [open(name, 'wb') for name in ('one', 'other')]\n"
+              "nni.report_intermediate_result(2)\nnni.report_final_result(3)",
+              NNI_KEEPER_WAKE=str(trial.folder / "wake"))
+    assert [metric["value"] for metric in trial.metrics()] == ["1", "2", "3"]
+    assert os.read(wake, 10) == b"!!!"
+    os.close(wake)
+    assert [(trial.folder / name).read_bytes() for name in ("one", "other")] == [b"", b""]
+
+
+def test_what_is_reported_after_the_trial_has_emptied_its_output_folder_arrives(trial):
+    trial.run("import nni, os, shutil\nnni.get_next_parameter()\nnni.report_intermediate_result(1)\n"
+              "before = len(os.listdir('/dev/fd'))\n"
+              "for _ in range(3):\n"
+              "    shutil.rmtree(os.environ['NNI_OUTPUT_DIR'])\n    nni.report_intermediate_result(2)\n"
+              "nni.report_final_result(3)\nassert len(os.listdir('/dev/fd')) == before")
+    assert [(metric["sequence"], metric["value"]) for metric in trial.metrics()] == [(3, "2"), (0, "3")]
+
+
 def test_outside_of_an_experiment_results_are_printed(trial):
     done = trial.run("import nni; print(nni.get_next_parameter(), nni.get_trial_id(), nni.get_sequence_id())\n"
                      "nni.report_intermediate_result(0.1); nni.report_final_result(0.2)", NNI_PLATFORM=None)

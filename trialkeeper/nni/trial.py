@@ -21,8 +21,9 @@ _to_file = _platform == "local" and os.environ.get("REUSE_MODE") not in ("true",
 _index = 0  # of the parameters that come next
 _sequence = 0  # of the next intermediate result
 _current: "dict[str, Any] | None" = None  # the last parameter object
-_metrics: "int | None" = None  # descriptor of the metrics file
-_wake: "int | None" = None  # descriptor of the pipe that wakes the keeper, -1 where there is none
+# descriptors, which file each was opened for, and its path; that of the pipe that wakes the keeper is -1 where none is
+_metrics: "tuple[int, Any, str] | None" = None
+_wake: "tuple[int, Any] | None" = None
 
 
 def get_next_parameter() -> "Any":
@@ -110,7 +111,6 @@ def _report(kind: str, sequence: int, metric: "Any") -> None:
 
 def _send(metric: "dict[str, Any]") -> None:
     import json
-    global _metrics
     text = json.dumps(metric).encode("ascii")
     if not _to_file:
         assert len(text) < MAX_METRIC_BYTES, "Metric too long"
@@ -118,27 +118,53 @@ def _send(metric: "dict[str, Any]") -> None:
         sys.stdout.flush()
         return
     assert len(text) + 1 < MAX_METRIC_BYTES, "Metric too long"
-    if _metrics is None:
-        folder = os.path.join(os.environ["NNI_SYS_DIR"], ".nni")
-        os.makedirs(folder, exist_ok=True)
-        _metrics = os.open(os.path.join(folder, "metrics"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    metrics = _metrics_file()
     # one write, so that several threads and processes may report
     frame = memoryview(b"ME%06d%s\n" % (len(text) + 1, text))
     while frame:
-        frame = frame[os.write(_metrics, frame):]
+        frame = frame[os.write(metrics, frame):]
     _wake_keeper()
+
+
+def _metrics_file() -> int:
+    """The descriptor. A trial may have removed the file with its output folder, or closed all descriptors, as programs
+    do that become daemons: then the number may be that of another file.
+    """
+    global _metrics
+    if _metrics is None:
+        path = os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics")
+    else:
+        descriptor, file, path = _metrics
+        is_open = _file_of(descriptor) == file
+        if is_open and _file_of(path) == file:
+            return descriptor
+        if is_open:
+            os.close(descriptor)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    _metrics = descriptor, _file_of(descriptor), path
+    return descriptor
+
+
+def _file_of(where: "int | str") -> "tuple[int, int] | None":
+    try:
+        seen = os.stat(where)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 def _wake_keeper() -> None:
     global _wake
     try:
-        if _wake is None:
-            _wake = -1
+        if _wake is None or _wake[0] >= 0 and _file_of(_wake[0]) != _wake[1]:
+            _wake = -1, None
             path = os.environ.get("NNI_KEEPER_WAKE")
             if path:
-                _wake = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        if _wake >= 0:
-            os.write(_wake, b"!")
+                descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                _wake = descriptor, _file_of(descriptor)
+        if _wake[0] >= 0:
+            os.write(_wake[0], b"!")
     except (OSError, ValueError):
         pass  # no keeper listens: it will look at the file by itself
 
