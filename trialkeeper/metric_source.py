@@ -8,7 +8,7 @@ it may hold quotes) and ``'``; it may begin in the middle of a line, and several
 import json
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from trialkeeper import contract
 from trialkeeper.folder_reader import open_plain_file
@@ -22,6 +22,8 @@ MARK = b"NNISDK_MEb'"
 _FRAME = re.compile(rb"ME(\d{6})\{")
 _HEADER_BYTES = 8
 _BLOCK = 1024 * 1024
+#: Bytes at the beginning of the metrics file by which it is recognised.
+_HEAD = 256
 _KIND = re.compile(rb'"type":\s*"([A-Z_]{1,40})"')
 _SEQUENCE = re.compile(rb'"sequence":\s*(\d{1,9})')
 _PARAMETER_ID = re.compile(rb'"parameter_id":\s*(null|-?\d{1,18}|"[^"\\]{0,200}")')
@@ -76,7 +78,8 @@ class MetricsFile:
         self._path = path
         self._position = position  # of the first byte in _rest
         self._rest = b""
-        self._seen_size = -1
+        self._head = b""
+        self._seen: Optional[Tuple[int, int, int]] = None
         #: Whether the last ``read`` left something for the next.
         self.has_more = False
 
@@ -84,21 +87,24 @@ class MetricsFile:
         """The metrics that were written since the last call (a part of them if they are very many)."""
         self.has_more = False
         try:
-            size = os.lstat(self._path).st_size
-            if size == self._seen_size:
+            status = os.lstat(self._path)
+            stamp, size = (status.st_ino, status.st_size, status.st_mtime_ns), status.st_size
+            if stamp == self._seen:
                 return []
             end = self._position + len(self._rest)
-            if size < end:
-                # an old SDK in a child process of the trial emptied the file: what is there now is new
-                self._position, self._rest, end = 0, b"", 0
             # the trial may have put a pipe there, which is opened when somebody writes to it
             with open(open_plain_file(*os.path.split(self._path)), "rb") as stream:
+                head = stream.read(_HEAD)
+                if size < end or not head.startswith(self._head):
+                    # the trial has removed the file, or an old SDK in a child process emptied it: this is a new one
+                    self._position, self._rest, end = 0, b"", 0
+                self._head = head
                 stream.seek(end)
                 data = stream.read(_BLOCK)
         except OSError:
             return []
         self.has_more = end + len(data) < size
-        self._seen_size = -1 if self.has_more else size
+        self._seen = None if self.has_more else stamp
         return self._frames(self._rest + data)
 
     def _frames(self, data: bytes) -> List[contract.Entry]:

@@ -138,6 +138,20 @@ def test_a_metrics_file_that_was_emptied_is_read_from_its_start(tmp_path):
     assert [each["value"] for each in reader.read()] == ["2"]
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_metrics_file_that_took_another_s_place_is_read_from_its_start(tmp_path, count):
+    path = tmp_path / "metrics"
+    path.write_bytes(frame(metric("1")) * 2)
+    reader = MetricsFile(str(path))
+    assert len(reader.read()) == 2
+    path.unlink()
+    path.write_bytes(b"".join(frame(metric(str(number))) for number in range(2, 2 + count)))
+    assert [each["value"] for each in reader.read()] == ["2", "3", "4"][:count]
+    with path.open("ab") as file:
+        file.write(frame(metric("5")))
+    assert [each["value"] for each in reader.read()] == ["5"]
+
+
 def test_a_frame_may_hold_the_header_of_another(tmp_path):
     path = tmp_path / "metrics"
     path.write_bytes(frame(metric("ME000050{")) + frame(metric("2")))
