@@ -26,13 +26,14 @@ class OutputFile:
                  clock: Callable[[], float]) -> None:
         """Goes on where the journal ends. ``clock``: monotonic seconds."""
         self._path = path
-        self._stream = stream
+        self.stream = stream
         self._clock = clock
         self._tail_bytes = limits.get("output_tail_bytes", 256 * 1024)
         self._head_left = max(0, limits.get("output_head_bytes", 256 * 1024) - journal.reported_output.get(stream, 0))
         self._read_up_to = journal.positions.get(stream, 0)
         self._head_end = self._read_up_to
-        self._lines = MarkedLines(self._read_up_to, journal.positions.get(FROM_STDOUT, 0))
+        self._known_up_to = journal.positions.get(FROM_STDOUT, 0)
+        self._lines = MarkedLines(self._read_up_to, self._known_up_to)
         self._is_scanned = stream == "stdout"
         self._head: List[PlainText] = []
         self._head_size = 0
@@ -40,12 +41,19 @@ class OutputFile:
         self._tail_size = 0
         self._left_out = False
         self._next_piece_at = clock()
+        #: Whether a part was left out, for want of time, that may have metrics.
+        self.has_unread_metrics = False
 
-    def look(self, final: bool = False) -> List[contract.Entry]:
-        """What is new: metrics at once, output when a piece is due. ``final``: the trial has ended, tell the rest."""
+    def look(self, final: bool = False, may_read: Callable[[], bool] = lambda: True) -> List[contract.Entry]:
+        """What is new: metrics at once, output when a piece is due. ``final``: the trial has ended, tell the rest: all
+        of it as long as ``may_read`` says so, and then the tail.
+        """
         entries: List[contract.Entry] = []
         blocks = 0
-        while final or blocks < _BLOCKS_PER_LOOK:
+        while blocks < _BLOCKS_PER_LOOK or final:
+            if final and not may_read():
+                entries += self._read_tail()
+                break
             data = self._read()
             if not data:
                 break
@@ -67,6 +75,29 @@ class OutputFile:
             entries += pieces
             self._tail.clear()
             self._left_out = False
+        return entries
+
+    def _read_tail(self) -> List[contract.Entry]:
+        """Pass over what there is no time to read, and take the last bytes; the metrics in these."""
+        try:
+            end = os.stat(self._path).st_size
+        except OSError:
+            return []
+        begin = end - self._tail_bytes
+        if begin > self._read_up_to:
+            self.has_unread_metrics = self._is_scanned
+            self._left_out, self._head_left = True, 0
+            self._tail.clear()
+            self._tail_size = 0
+            self._read_up_to = begin
+            self._lines = MarkedLines(begin, self._known_up_to)
+        entries: List[contract.Entry] = []
+        while self._read_up_to < end:
+            data = self._read()
+            if not data:
+                break
+            self._sort(data)
+            entries += self._take_metrics()
         return entries
 
     def _read(self) -> bytes:
@@ -126,7 +157,7 @@ class OutputFile:
 
     def _cut(self, offset: int, data: bytes) -> List[contract.Entry]:
         step = contract.MAX_OUTPUT_PIECE_BYTES
-        return [{"type": contract.OUTPUT, "stream": self._stream, "offset": offset + at,
+        return [{"type": contract.OUTPUT, "stream": self.stream, "offset": offset + at,
                  "data": data[at:at + step].decode("latin-1"),
-                 "position": [self._stream, min(offset + at + step, offset + len(data))]}
+                 "position": [self.stream, min(offset + at + step, offset + len(data))]}
                 for at in range(0, max(1, len(data)), step)]

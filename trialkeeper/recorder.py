@@ -12,7 +12,7 @@ from trialkeeper.output_files import OutputFile
 if TYPE_CHECKING:
     from trialkeeper.script_metrics import ScriptMetrics
 
-#: For which metrics of a script are read after its end, and of one that was told to end.
+#: For which the files of a trial are read after its end, and of one that was told to end.
 DRAIN_SECONDS, DRAIN_SECONDS_STOPPED = 600.0, 10.0
 
 
@@ -33,6 +33,8 @@ class Recorder:
         self.checkpoints: Optional[Checkpoints] = None
         self._journal, self._now, self._clock, self._log, self._notify = journal, now, clock, log, notify
         self._pending: List[contract.Entry] = []
+        #: Where the trial's own reports were not read to their ends.
+        self._unread: List[str] = []
         self._metrics = metrics_of(journal.positions,
                                    os.path.join(folder, contract.NNI_FOLDER, contract.METRICS_FILE))
         self._outputs = [OutputFile(os.path.join(folder, name), stream, limits, journal, clock)
@@ -59,7 +61,7 @@ class Recorder:
 
     def pump(self, final: bool = False, may_read: Callable[[], bool] = lambda: True) -> None:
         """Journal what the files have new. While the disk takes nothing they are not read either. ``may_read``: whether
-        there is time for further metrics of a script, asked where all are read at last.
+        there is time for more, asked where all are read at last.
         """
         if self._pending and not self.record([]) and not final:
             return
@@ -67,7 +69,7 @@ class Recorder:
             self.checkpoints.look()
         entries = self._metrics.read()
         for output in self._outputs:
-            entries += output.look(final)
+            entries += output.look(final, may_read)
         if self._earlier is not None:
             for entry in entries:
                 _move_behind(self._earlier, entry)
@@ -81,7 +83,7 @@ class Recorder:
     def drain(self, is_stopped: Callable[[], bool]) -> None:
         """Journal all that is left: nothing of the trial runs any more.
 
-        A script's files may be of any size, and something that was left behind may go on writing: they are read for
+        Its files may be of any size, and something that was left behind may go on writing: they are read for
         DRAIN_SECONDS, and for DRAIN_SECONDS_STOPPED where ``is_stopped``. The problems tell what was left.
         """
         began = self._clock()
@@ -90,21 +92,26 @@ class Recorder:
             return self._clock() < began + (DRAIN_SECONDS_STOPPED if is_stopped() else DRAIN_SECONDS)
 
         self.pump()
-        while not self._pending and (
-                self._metrics.has_more or self._script is not None and self._script.has_more and may_read()):
+        while not self._pending and may_read() and (
+                self._metrics.has_more or self._script is not None and self._script.has_more):
             self.pump()
         self.pump(final=True, may_read=may_read)
+        if self._metrics.has_more:
+            self._unread.append(contract.METRICS_FILE)
+        self._unread += [output.stream for output in self._outputs if output.has_unread_metrics]
 
     def conclude_metrics(self, has_ended_well: bool) -> List[contract.MetricProblem]:
         """Journal the final result of a trial that ended well and did not report one itself, after ``drain``, and tell
         what kept the keeper from finding metrics.
         """
+        unread: List[contract.MetricProblem] = [
+            {"problem": "not_read_in_time", "detail": name} for name in self._unread]
         if self._script is None:
-            return []
+            return unread
         entry = self._script.final_entry() if has_ended_well and not self._journal.has_final else None
         if entry is not None:
             self.record([entry])
-        return self._script.problems(has_ended_well and entry is None and not self._journal.has_final)
+        return unread + self._script.problems(has_ended_well and entry is None and not self._journal.has_final)
 
 
 def without_marks(entries: List[contract.Entry]) -> List[contract.Entry]:

@@ -1,5 +1,6 @@
 """The journal's file, the metrics file and marked lines, byte by byte."""
 
+import itertools
 import json
 import os
 
@@ -9,6 +10,7 @@ from trialkeeper import contract
 from trialkeeper.journal import Journal, read_entries, read_summary
 from trialkeeper.metric_source import MARK, MarkedLines, MetricsFile
 from trialkeeper.output_files import OutputFile
+from trialkeeper.recorder import Recorder
 from trialkeeper.reporter import LONGEST_PAUSE, SHORTEST_PAUSE, pause_after
 
 
@@ -203,6 +205,35 @@ def test_output_pieces_come_at_most_once_a_second_unless_they_are_full(tmp_path,
     file.write_bytes(b"ab" + b"c" * 70_000)
     pieces = output.look()
     assert [len(piece["data"]) for piece in pieces] == [contract.MAX_OUTPUT_PIECE_BYTES, 70_000 - 65_536]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+@pytest.mark.parametrize(("name", "problem"), [
+    ("stdout", ["stdout"]), ("stderr", []), ("nni/.nni/metrics", [contract.METRICS_FILE])])
+def test_what_the_trial_reported_and_printed_is_not_read_for_ever_after_its_end(
+        tmp_path, path, name, problem, is_stopped):
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"first\n")
+    os.truncate(file, 1 << 40)
+    with file.open("ab") as stream:
+        stream.write(b"last\n")
+    seconds = itertools.count(0, 1 if is_stopped else 60)
+    journal = Journal(path)
+    recorder = Recorder(str(tmp_path), journal, {}, now=lambda: 1.0, clock=lambda: next(seconds), log=print,
+                        notify=lambda entries: None)
+    recorder.drain(lambda: is_stopped)
+    assert next(seconds) < 2000
+    assert recorder.conclude_metrics(has_ended_well=True) == [
+        {"problem": "not_read_in_time", "detail": detail} for detail in problem]
+    told = [entry for entry in read_entries(path)[1] if entry["type"] == "output"]
+    if name.startswith("std"):
+        assert told[0]["data"].startswith("first\n")
+        assert told[-1]["data"].endswith("last\n")
+        head, tail = (sum(len(entry["data"]) for entry in told if is_head == (entry["offset"] < 1 << 39))
+                      for is_head in (True, False))
+        assert (head, tail) == (262_144, 262_144)
+        assert [entry["skipped"] for entry in told if "skipped" in entry] == [(1 << 40) + 5 - head - tail]
 
 
 def test_pauses_grow_and_differ():
