@@ -24,6 +24,9 @@ _HEADER_BYTES = 8
 _BLOCK = 1024 * 1024
 #: Bytes at the beginning of the metrics file by which it is recognised.
 _HEAD = 256
+#: Marks in a line without a metric up to which a metric is looked for behind each of them, too.
+_MOST_MARKS = 20
+_DECODER = json.JSONDecoder()
 _KIND = re.compile(rb'"type":\s*"([A-Z_]{1,40})"')
 _SEQUENCE = re.compile(rb'"sequence":\s*(\d{1,9})')
 _PARAMETER_ID = re.compile(rb'"parameter_id":\s*(null|-?\d{1,18}|"[^"\\]{0,200}")')
@@ -109,6 +112,7 @@ class MetricsFile:
 
     def _frames(self, data: bytes) -> List[contract.Entry]:
         entries = []
+        text = data.decode("latin-1")  # of the same length
         at = 0
         while True:
             found = _FRAME.search(data, at)
@@ -124,7 +128,8 @@ class MetricsFile:
                     break
                 at = following.start()  # a frame that was never finished: others came after it
                 continue
-            entry = read_metric(data[at + _HEADER_BYTES:end])
+            # without reading to its end what only begins like a frame: there may be any number of such beginnings
+            entry = read_metric(data[at + _HEADER_BYTES:end]) if _is_json(text, at + _HEADER_BYTES, end) else None
             if entry is None:
                 at += 2
                 continue
@@ -134,6 +139,17 @@ class MetricsFile:
         self._position += at
         self._rest = data[at:]
         return entries
+
+
+def _is_json(text: str, begin: int, end: int) -> bool:
+    """Whether that part of the text is one document and a newline. Looks no further than to what is wrong."""
+    if text[end - 1] != "\n":
+        return False
+    try:
+        _, stop = _DECODER.raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        return False
+    return 0 <= end - stop < 10 and not text[stop:end].strip()
 
 
 class PlainText(NamedTuple):
@@ -198,13 +214,13 @@ class MarkedLines:
         """``line`` begins with a mark and ends before the newline."""
         last = line.rfind(b"'")
         entries = [read_metric(line[len(MARK):last])]
+        parts = line[len(MARK):last].split(MARK)
         if entries[0] is None:  # several writers in one line: each part ends at its own last quote
-            parts = line[len(MARK):last].split(MARK)
             entries = [read_metric(part[:part.rfind(b"'")] if at + 1 < len(parts) else part)
                        for at, part in enumerate(parts)]
         metrics = [entry for entry in entries if entry is not None]
         if not metrics:
-            self._give(len(MARK))
+            self._give(len(MARK) if len(parts) <= _MOST_MARKS else len(line))
             return
         whole_line = self._before == b"\n" and not line[last + 1:].strip()
         end = min(len(line) + 1, len(self._rest) - self._at) if whole_line else last + 1

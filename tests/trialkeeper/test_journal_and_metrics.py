@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import time
 
 import pytest
 
@@ -178,6 +179,18 @@ def test_marked_lines_are_taken_out_wherever_they_stand(step):
     plain, values = sort_out(text, step)
     assert plain == b"plain\nbefore  after\n" + MARK + b"broken\nNNISDK_MEx\nlast NNISDK_ME"
     assert values == ["it's", "2", "it's", "2"]
+
+
+def test_many_marks_and_headers_of_no_metric_take_no_longer_than_other_text(tmp_path):
+    path = tmp_path / "metrics"
+    path.write_bytes(b"ME400000{" * 20_000 + b"\xff" * 400_000 + frame(metric("1")))
+    lines = MarkedLines()
+    began = time.process_time()
+    lines.feed(MARK * 20_000 + b"\n" + MARK + metric("1") + b"'\n")
+    values = [entry["value"] for entry in lines.metrics + MetricsFile(str(path)).read()]
+    assert time.process_time() - began < 5
+    assert values == ["1", "1"]
+    assert sum(len(text.data) for text in lines.plain) == len(MARK) * 20_000 + 1
 
 
 def test_a_metric_over_the_limit_becomes_a_marker_and_blocks_nothing():
