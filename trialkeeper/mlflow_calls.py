@@ -273,7 +273,9 @@ class MlflowCalls:
         if _PARENT in run.tags:
             where["parent"] = run.tags[_PARENT]
         text = "".join([json.dumps({**where, **document}) + "\n" for document in documents]).encode()
-        if os.write(self._file, text) != len(text):
+        written = os.write(self._file, text)
+        if written != len(text):
+            os.ftruncate(self._file, os.fstat(self._file).st_size - written)  # the next line is to begin one
             raise OSError("it was written in part only: is the disk full?")
 
     # --- models --------------------------------------------------------------------------------

@@ -225,6 +225,21 @@ def test_what_is_logged_takes_bounded_memory_of_the_keeper(tmp_path, monkeypatch
         assert call(name, **large) == "RESOURCE_LIMIT_EXCEEDED", name
 
 
+def test_what_is_logged_again_after_the_disk_was_full_is_not_lost(tmp_path, monkeypatch):
+    calls = MlflowCalls(str(tmp_path))
+
+    def ask(name: str, **fields) -> tuple[int, dict]:
+        return calls.answer("/api/2.0/mlflow/" + name, json.dumps(fields).encode())
+
+    run = ask("runs/create", experiment_id="0")[1]["run"]["info"]["run_id"]
+    write = mlflow_calls.os.write
+    monkeypatch.setattr(mlflow_calls.os, "write", lambda descriptor, data: write(descriptor, data[:20]))
+    assert ask("runs/log-metric", run_id=run, key="loss", value=0.5, timestamp=1)[0] == 500
+    monkeypatch.undo()
+    assert ask("runs/log-metric", run_id=run, key="loss", value=0.5, timestamp=1) == (200, {})
+    assert [one.values for one in MlflowMetrics(str(tmp_path), "mlflow", 0).read(final=True)] == [{"loss": 0.5}]
+
+
 def test_a_batch_of_metrics_has_the_bound_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow_calls, "MOST_KEYS", 3)
     calls = MlflowCalls(str(tmp_path))
