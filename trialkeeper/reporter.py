@@ -25,7 +25,7 @@ from trialkeeper.attempt_folder import read_accepted, read_text, write_file
 from trialkeeper.back_off import back_off
 from trialkeeper.journal import Journal
 from trialkeeper.kept_files import KeptFile
-from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
+from trialkeeper.server_connection import Answer, FilePart, PartFailed, ServerAway, ServerConnection
 from trialkeeper.starting_threads import start_thread
 
 ANSWERED, ORDERS, CLAIMED, GONE, DONE = "answered", "orders", "claimed", "gone", "done"
@@ -400,8 +400,15 @@ class Reporter:
         try:
             with file.open() as stream:
                 size = os.fstat(stream.fileno()).st_size
-                headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-                answer = self._connection.call("PUT", path, self._takes_file, stream, headers)
+                # no more than that: others may append to it meanwhile
+                answer = self._connection.call("PUT", path, self._takes_file, FilePart(stream, 0, size),
+                                               {"Content-Type": "application/octet-stream"})
+        except PartFailed as failed:
+            if failed.error is None:
+                self._log("the file %s is sent again: it became shorter" % file.path)
+                self._pause(0.0)
+                return
+            self._log("the file %s cannot be kept: %s" % (file.path, failed))
         except OSError as error:
             self._log("the file %s cannot be kept: %s" % (file.path, error))
         else:

@@ -317,6 +317,21 @@ def test_kept_files_are_sent_before_the_end_is_told(keeper, server, tmp_path):
     assert server.ended
 
 
+@pytest.mark.parametrize(("change", "kept"), [
+    ("open('code/a.log', 'a').write('GET /evil HTTP/1.1\\r\\n\\r\\n')", b"one\n"),
+    ("open('code/a.log', 'w').write('1')", b"1")], ids=["longer", "shorter"])
+def test_of_a_kept_file_that_changes_while_it_is_sent_the_announced_bytes_are_sent(keeper, server, change, kept):
+    keeper.before = ("from trialkeeper import reporter\ncall = reporter.ServerConnection.call\n"
+                     "def change(self, method, *rest, **more):\n"
+                     f"    if method == 'PUT': {change}\n"
+                     "    return call(self, method, *rest, **more)\n"
+                     "reporter.ServerConnection.call = change")
+    assert keeper.run("echo one > a.log", seconds=20, keep_files=["*.log"]) == 0
+    assert server.files == {"a.log": kept}
+    assert [one for one in server.calls if "evil" in one] == []
+    assert server.ended["exit_code"] == 0
+
+
 def test_kept_files_of_the_output_folder_are_named_after_it_and_nothing_beside_it_is_sent(keeper, server):
     command = ('mkdir "$NNI_OUTPUT_DIR/best"; echo one > "$NNI_OUTPUT_DIR/best/a.pt"; echo two > b.pt;'
                ' ln -s ../../job.json "$NNI_OUTPUT_DIR/best/leak.pt"')
