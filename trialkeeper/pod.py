@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 
 from trialkeeper import contract
 from trialkeeper.attempt_folder import default_folder, make_private_folder, read_object, write_file
+from trialkeeper.folder_reader import open_plain
 from trialkeeper.journal import without_position
 from trialkeeper.shortage import is_shortage
 from trialkeeper.starting_threads import pause_after
@@ -196,18 +197,21 @@ class ContainerLog:
 
     def _new(self, name: str, half_lines: bool = False) -> bytes:
         offset = self._offsets.get(name, 0)
+        is_journal = name == contract.JOURNAL_FILE
         try:
-            with open(os.path.join(self._folder, name), "rb") as stream:
+            with open_plain(os.path.join(self._folder, name)) as stream:
                 stream.seek(offset)
                 piece = stream.read(_PIECE)
-                while piece and not half_lines and b"\n" not in piece:  # one very long line
+                while piece and is_journal and b"\n" not in piece:  # a very long line, which comes whole
                     more = stream.read(_PIECE)
                     if not more:
                         break
                     piece += more
         except OSError:
             return b""
-        if not half_lines:
-            piece = piece[:piece.rfind(b"\n") + 1]
+        end = piece.rfind(b"\n") + 1
+        # output may have no line ends at all: a full piece without one is told as it is
+        if not half_lines and (end or is_journal or len(piece) < _PIECE):
+            piece = piece[:end]
         self._offsets[name] = offset + len(piece)
         return piece

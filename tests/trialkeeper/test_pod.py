@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,25 @@ def test_the_log_has_the_output_and_where_nobody_is_called_the_journal(mounted: 
     marked = [json.loads(base64.b64decode(line[len(pod.MARK):])) for line in out.decode().splitlines()
               if line.startswith(pod.MARK)]
     assert marked == [{"journal_id": "j"}, entries[0], {"n": 2, "type": "metric", "value": "größe"}]
+
+
+def test_a_line_without_an_end_is_logged_in_parts_and_not_gathered(mounted: dict[str, str],
+                                                                    capfdbinary: pytest.CaptureFixture[bytes],
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(environment):
+        folder = Path(environment[contract.ENV_FOLDER])
+        os.mkfifo(folder / contract.STDERR_FILE)  # what the trial has put there is not waited for
+        with (folder / contract.STDOUT_FILE).open("wb") as file:
+            file.write(b"x" * 60_000_000 + b"\n" + b"y" * 300_000)
+        return 0
+
+    monkeypatch.setattr(sys, "stdout", open(1, "w", closefd=False))  # noqa: SIM115
+    began = time.process_time()
+    pod.run_pod(mounted, run)
+    assert time.process_time() - began < 2
+    out, _ = capfdbinary.readouterr()
+    assert (out.count(b"x"), out.count(b"y")) == (60_000_000, 300_000)
+    assert max(map(len, out.splitlines())) < 1_000_000
 
 
 def test_where_the_server_is_called_the_journal_stays_out_of_the_log(mounted: dict[str, str],
