@@ -253,7 +253,7 @@ class MlflowCalls:
         found: List[Document] = []
         with open(os.dup(self._file), "rb") as stream:
             stream.seek(0)
-            for line in stream:
+            for line in iter(lambda: stream.readline(LONGEST_CALL), b""):
                 call = _call_in(line)
                 if call.get("run") == run and key in (call.get("metrics") or {}):
                     found.append({"key": key, "value": _in_json(call["metrics"][key]), "step": call.get("step", 0),

@@ -4,9 +4,11 @@ import contextlib
 import importlib.metadata
 import json
 import math
+import os
 import socket
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -223,6 +225,17 @@ def test_what_is_logged_takes_bounded_memory_of_the_keeper(tmp_path, monkeypatch
                          ("logged-models/m/tags", {"tags": [size]})]:
         large = {**fields, "description": size}
         assert call(name, **large) == "RESOURCE_LIMIT_EXCEEDED", name
+
+
+def test_what_the_trial_writes_to_the_file_of_calls_takes_bounded_memory_of_the_keeper(tmp_path):
+    calls = MlflowCalls(str(tmp_path))
+    run = calls.answer("/api/2.0/mlflow/runs/create", b"{}")[1]["run"]["info"]["run_id"]
+    os.truncate(tmp_path / mlflow_calls.FOLDER / CALLS_FILE, 100_000_000)
+    tracemalloc.start()
+    asked = json.dumps({"run_id": run, "metric_key": "loss"}).encode()
+    assert calls.answer("/api/2.0/mlflow/metrics/get-history", asked) == (200, {"metrics": []})
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
 
 
 def test_what_is_logged_again_after_the_disk_was_full_is_not_lost(tmp_path, monkeypatch):
