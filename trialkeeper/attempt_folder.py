@@ -126,7 +126,8 @@ def wake(folder: str) -> None:
     except OSError:
         return
     try:
-        os.write(descriptor, b"!")
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            os.write(descriptor, b"!")
     except OSError:
         pass
     finally:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import stat
 
 
 def remove_tree(path: str) -> None:
@@ -12,6 +13,16 @@ def remove_tree(path: str) -> None:
     except PermissionError:
         open_folders(path)
         shutil.rmtree(path)
+
+
+def remove_unless_plain(path: str) -> None:
+    """Remove what a trial has put in a file's place: a link, a pipe, a folder. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            remove_tree(path)
+        elif not stat.S_ISREG(mode):
+            os.unlink(path)
 
 
 def open_folders(path: str) -> None:

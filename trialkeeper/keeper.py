@@ -39,6 +39,7 @@ from trialkeeper.delivery import deliver
 from trialkeeper.durable_files import flush_file, flush_folder
 from trialkeeper.end_record import TrialEnd, ended_entry, exit_status, trial_end
 from trialkeeper.file_mode import file_mode
+from trialkeeper.folder_removal import remove_unless_plain
 from trialkeeper.gpu_usage import GpuWatch, gpus_of_slurm, names_for_cuda
 from trialkeeper.group_limits import limits_of
 from trialkeeper.inbox import Inbox
@@ -209,7 +210,9 @@ class Keeper:
     # --- before the trial ------------------------------------------------------------------
 
     def _lock(self) -> Optional[int]:
-        descriptor = os.open(self._path(contract.KEEPER_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, file_mode())
+        path = self._path(contract.KEEPER_FILE)
+        remove_unless_plain(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, file_mode())
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -90,7 +90,11 @@ class Wakeups:
             descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
-        self._selector.register(descriptor, selectors.EVENT_READ)
+        try:
+            self._selector.register(descriptor, selectors.EVENT_READ)
+        except OSError:  # a plain file that the trial has put there
+            os.close(descriptor)
+            return None
         return path
 
     def _note_signal(self, number: int, frame: Any) -> None:

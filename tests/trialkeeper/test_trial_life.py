@@ -8,7 +8,7 @@ import pytest
 
 from tests.trialkeeper.hiding_process import HIDER, hider_pid, lives
 from tests.trialkeeper.keeper_run import KeeperRun, wait_until
-from trialkeeper import contract, machine
+from trialkeeper import attempt_folder, contract, machine
 from trialkeeper.__main__ import run
 
 
@@ -220,6 +220,30 @@ def test_the_next_keeper_finishes_what_a_killed_one_left_and_doubles_nothing(kee
     began, ended = (server.of_type(kind)[0]["at"] for kind in ("started", "ended"))
     assert 0 < server.ended["duration"] == pytest.approx(ended - began, abs=0.5)
     assert [entry["n"] for entry in server.entries] == list(range(1, len(server.entries) + 1))
+
+
+@pytest.mark.parametrize("name", [contract.WAKE_FILE, contract.KEEPER_FILE, contract.ORDERS_FILE])
+@pytest.mark.parametrize("put", ["touch {}", "mkfifo {}", "mkdir -p {}/in", "ln -s $HOME/own {}"],
+                         ids=["file", "pipe", "folder", "link"])
+def test_the_next_keeper_finishes_whatever_the_trial_has_put_in_a_file_s_place(keeper, server, tmp_path, name, put):
+    own = tmp_path / "own"
+    own.write_text("the trial's own")
+    path = keeper.folder / name
+    process = keeper.start(f"rm -f {path}; {put.format(path)}; touch put; sleep 60", {"HOME": str(tmp_path)})
+    wait_until(lambda: keeper.exists("code/put"))
+    process.kill()
+    process.wait()
+    assert keeper.run(seconds=20) == 1
+    assert (server.ended["reason"], keeper.trial_processes()) == ("lost", [])
+    assert own.read_text() == "the trial's own"
+
+
+def test_a_wake_up_goes_into_a_pipe_and_into_nothing_else(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("the trial's own")
+    (tmp_path / contract.WAKE_FILE).symlink_to(own)
+    attempt_folder.wake(str(tmp_path))
+    assert own.read_text() == "the trial's own"
 
 
 def test_a_keeper_killed_after_the_end_was_written_tells_that_end(keeper, server):
