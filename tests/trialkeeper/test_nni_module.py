@@ -148,6 +148,14 @@ def test_what_is_reported_after_the_trial_has_emptied_its_output_folder_arrives(
     assert [(metric["sequence"], metric["value"]) for metric in trial.metrics()] == [(3, "2"), (0, "3")]
 
 
+def test_what_is_reported_from_where_the_path_leads_nowhere_arrives(trial):
+    trial.run("import nni, os\nnni.get_next_parameter()\nnni.report_intermediate_result(1)\n"
+              "here, away = [os.path.join(os.environ['NNI_SYS_DIR'], name) for name in ('.nni', 'away')]\n"
+              "os.rename(here, away)\n"  # as it looks to who has another root
+              "nni.report_final_result(2)\nos.rename(away, here)")
+    assert [metric["value"] for metric in trial.metrics()] == ["1", "2"]
+
+
 def test_outside_of_an_experiment_results_are_printed(trial):
     done = trial.run("import nni; print(nni.get_next_parameter(), nni.get_trial_id(), nni.get_sequence_id())\n"
                      "nni.report_intermediate_result(0.1); nni.report_final_result(0.2)", NNI_PLATFORM=None)

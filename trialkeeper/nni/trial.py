@@ -135,10 +135,10 @@ def _metrics_file() -> int:
         path = os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics")
     else:
         descriptor, file, path = _metrics
-        is_open = _file_of(descriptor) == file
-        if is_open and _file_of(path) == file:
-            return descriptor
-        if is_open:
+        if _file_of(descriptor) == file:
+            # where nothing stands at the path, but the file is somewhere, the trial has another root or another user
+            if os.fstat(descriptor).st_nlink and _file_of(path) in (file, None):
+                return descriptor
             os.close(descriptor)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
