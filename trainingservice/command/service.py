@@ -18,6 +18,7 @@ from trainingservice.command.scheduler import Listed, Scheduler
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.keeper.keeper_channel import keeper_urls
 from trainingservice.polling.accepted_at import accepted_at, is_new
+from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import MustWait, Observation
 from trainingservice.reasons import Reason, with_more
 from trainingservice.rest.told_json import read_json
@@ -73,6 +74,7 @@ class CommandTrainingService(SharedFolderTrainingService):
                            f"Create it, or correct {'mountedHere' if here is not None else 'workingFolder'}.")
         super().__init__(settings, context, storage, journal=DirectFirstJournal, monotonic=monotonic)
         self._scheduler = Scheduler(self._settings, host)
+        self._one_by_one = OneByOne()
         #: Job name -> when the scheduler was first found without it, and when it was first told to stop (monotonic).
         self._missed: dict[str, float] = {}
         self._told_to_stop: dict[str, float] = {}
@@ -110,32 +112,37 @@ class CommandTrainingService(SharedFolderTrainingService):
         return self._taken(job, job_id)
 
     def observe_jobs(self, jobs: Sequence[TrialJobDetail]) -> Mapping[str, Observation | None]:
+        told = {job.id: self.storage.seen_end(job.form.experiment_id, job.id) for job in jobs}
+        ids = [job_id for job in jobs if told[job.id] is None and (job_id := _id_of(job))]
+        listed = self._listed(ids) if ids else Listed({}, False, "")
+        return self._one_by_one.ask(jobs, lambda job: self._answer(job, told[job.id], listed))
+
+    def _answer(self, job: TrialJobDetail, told: Observation | None, listed: Listed) -> Answers:
+        """Of one job. ``told``: its keeper's last word; ``listed``: what the scheduler says of those with an id."""
+        if told is not None:
+            return {job.id: replace(told, working_directory=self.working_directory_of(job))}
+        job_id = _id_of(job)
+        if not job_id:
+            job_id = self._id_of_resumed(job)
+            if not job_id:
+                return {job.id: None}
+            listed = self._listed([job_id])
         answers: dict[str, Observation | None] = {}
-        ids: dict[str, str] = {}
-        for job in jobs:
-            told = self.storage.seen_end(job.form.experiment_id, job.id)
-            job_id = str(job.platform_state.get("job_id") or "")
-            if told is not None:
-                answers[job.id] = replace(told, working_directory=self.working_directory_of(job))
-            elif job_id or (job_id := self._id_of_resumed(job)):
-                ids[job.id] = job_id
-            else:
-                answers[job.id] = None
-        if ids:
-            listed = self._scheduler.listed(list(ids.values()))
-            if not listed.is_whole and not listed.seen:
-                raise TemporaryError(f"statusCommand reports none of the jobs: {listed.said or 'it printed nothing'}")
-            for job in jobs:
-                if job.id in ids:
-                    self._take_row(job, ids[job.id], listed, answers)
+        self._take_row(job, job_id, listed, answers)
         return answers
+
+    def _listed(self, ids: Sequence[str]) -> Listed:
+        listed = self._scheduler.listed(ids)
+        if not listed.is_whole and not listed.seen:
+            raise TemporaryError(f"statusCommand reports none of the jobs: {listed.said or 'it printed nothing'}")
+        return listed
 
     def stop_job(self, job: TrialJobDetail) -> None:
         form = job.form
         since = self._told_to_stop.setdefault(job.id, self._monotonic())
         # first what keeps a late submission from starting; a living keeper ends its trial by it, and tells so
         self.storage.cancel(form.experiment_id, job.id)
-        job_id = str(job.platform_state.get("job_id") or "")
+        job_id = _id_of(job)
         is_due = not self._has_begun(job) or self._monotonic() - since > form.limits.grace_period + KEEPER_HAS
         if job_id and is_due and job_id in self._scheduler.listed([job_id]).seen:
             self._scheduler.cancel(job_id)
@@ -225,8 +232,7 @@ class CommandTrainingService(SharedFolderTrainingService):
 
     def _lost(self, job: TrialJobDetail, job_id: str, seen: Observation | None) -> Observation | None:
         """The scheduler has it no more, and its keeper has left no word of its end."""
-        own = self.folder_of(job)
-        output = self.storage.read(own / OUTPUT_FILE)
+        output = self._output_of(job)
         if seen is None and output is None:  # it never came to run
             return None
         why = (seen.message or "") if seen is not None else Reason(
@@ -236,9 +242,22 @@ class CommandTrainingService(SharedFolderTrainingService):
         return Observation(TrialJobStatus.FAILED, cause=cause, working_directory=self.working_directory_of(job),
                            message=with_more(cause, f"It said: {said}") if said else cause)
 
+    def _output_of(self, job: TrialJobDetail) -> str | None:
+        """What the job printed; None where it never came to run."""
+        try:
+            return self.storage.read(self.folder_of(job) / OUTPUT_FILE)
+        except TemporaryError:
+            if self.storage.problem():
+                raise
+            return ""  # its trial has put something else there
+
     def _has_begun(self, job: TrialJobDetail) -> bool:
         own = self.folder_of(job)
         return self.storage.disk.exists(own / contract.JOURNAL_FILE)
+
+
+def _id_of(job: TrialJobDetail) -> str:
+    return str(job.platform_state.get("job_id") or "")
 
 
 def name_of(form: JobApplicationForm) -> str:

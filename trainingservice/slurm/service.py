@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -17,6 +17,7 @@ from trainingservice.keeper.keeper_variables import place_variables
 from trainingservice.keeper.trial_of_ranks import RankState, rank_by_file, rows_of, with_failed_rank
 from trainingservice.nodes.options import nodes_of
 from trainingservice.polling.accepted_at import accepted_at, is_new
+from trainingservice.polling.one_by_one import Answers, OneByOne
 from trainingservice.polling.service import MustWait, Observation
 from trainingservice.reasons import Reason, because_of, code_of, with_more
 from trainingservice.rest.told_json import read_json
@@ -83,6 +84,7 @@ class SlurmTrainingService(SharedFolderTrainingService):
                            "correct workingFolder.")
         super().__init__(settings, context, storage, journal=DirectFirstJournal, monotonic=monotonic)
         self._slurm = SlurmCommands(host, self._settings.program_folder)
+        self._one_by_one = OneByOne()
         #: Job name -> when it was missed first (monotonic).
         self._missed: dict[str, float] = {}
         #: Job name -> when its keeper was told to end it first (monotonic).
@@ -131,15 +133,18 @@ class SlurmTrainingService(SharedFolderTrainingService):
                 rows = _by_attempt(self._forgotten(missing)) | rows
             except TemporaryError:  # the accounts are away for now, and nothing is said of these jobs
                 unsure = frozenset(job.id for job in missing)
+        return self._one_by_one.ask(jobs, lambda job: self._answer(job, rows, unsure))
+
+    def _answer(self, job: TrialJobDetail, rows: Mapping[str, list[JobRow]], unsure: Collection[str]) -> Answers:
+        """Of one job. ``rows``: of queue and accounts; ``unsure``: jobs of which the accounts cannot tell now."""
         answers: dict[str, Observation | None] = {}
-        for job in jobs:
-            row = self._row_of(job, rows)
-            if row is not None:
-                self._missed.pop(job.id, None)
-                self._end_doubles(rows[name_on_cluster(job.id)], row)
-                answers[job.id] = self._seen(job, row)
-            elif job.id not in unsure:
-                self._miss(job, answers)
+        row = self._row_of(job, rows)
+        if row is not None:
+            self._missed.pop(job.id, None)
+            self._end_doubles(rows[name_on_cluster(job.id)], row)
+            answers[job.id] = self._seen(job, row)
+        elif job.id not in unsure:
+            self._miss(job, answers)
         return answers
 
     def stop_job(self, job: TrialJobDetail) -> None:

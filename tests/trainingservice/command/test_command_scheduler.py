@@ -95,6 +95,26 @@ def test_a_scheduler_that_is_away_ends_nothing(bench, scheduler, lasting):
 
 
 @pytest.mark.slow
+def test_a_trial_that_spoils_its_files_hides_no_other_trial(bench, scheduler, lasting):
+    service = bench.open_service()
+    spoiled, starts, go = lasting
+    service.submit_trial_job(spoiled)
+    bench.wait_for_file(starts)
+    [output] = scheduler.shared.glob(f"nniweb/*/{spoiled.job_name}/job.out")
+    output.unlink()
+    output.mkdir()
+    os.kill(scheduler.pid(spoiled.job_name), signal.SIGKILL)
+    bench.wait("it is missed", lambda: service.trouble or service.get_trial_job(spoiled.job_name).status.is_end)
+    other = bench.form("true")
+    service.submit_trial_job(other)
+    bench.wait_for_status(service, other, TrialJobStatus.SUCCEEDED)
+    bench.wait_for_status(service, spoiled, TrialJobStatus.FAILED)
+    assert service.trouble == ""
+    go.touch()
+    bench.wait("the trial has ended by itself", lambda: not bench.trial_processes(spoiled))
+
+
+@pytest.mark.slow
 def test_a_preparation_that_fails_is_the_reason_of_the_end(bench, platform, monkeypatch):
     monkeypatch.setattr(platform, "options", lambda: CommandTrialOptions(prepare_command="echo no module; false"))
     message = failed_with(bench, bench.open_service(), bench.form("true"))

@@ -19,6 +19,8 @@ class Platform:
 
     def __call__(self, job):
         self.asked.append(job.id)
+        if job.id == "odd":
+            raise AttributeError("'NoneType' object has no attribute 'get'")
         if job.id in self.faulty:
             raise TemporaryError("HTTP 500")
         return {} if job.id == "silent" else {job.id: SEEN}
@@ -62,3 +64,13 @@ def test_several_faulty_ones_come_last(platform):
 def test_of_a_job_that_nothing_is_said_of_there_is_no_answer(platform):
     assert OneByOne().ask(jobs("silent", "a"), platform) == {"a": SEEN}
     assert OneByOne().ask([], platform) == {}
+
+
+def test_what_is_not_understood_of_one_job_hides_no_other(platform, caplog):
+    each = OneByOne()
+    for _ in range(2):
+        assert each.ask(jobs("odd", "a"), platform) == {"a": SEEN}
+    assert platform.asked == ["odd", "a", "a", "odd"]
+    assert caplog.text.count("what is said of job odd is not understood") == 1
+    with pytest.raises(AttributeError):
+        each.ask(jobs("odd"), platform)

@@ -12,8 +12,10 @@ from tests.trainingservice.jobs_of_tests import (
     check_that_trials_go_on_while_the_cluster_is_away,
     lasting,
 )
+from trainingservice.errors import TemporaryError
 from trainingservice.slurm import service as service_module
 from trainingservice.slurm.service import name_on_cluster
+from trainingservice.testing.cases.returning import as_stored
 from trainingservice.trial_job_status import TrialJobStatus
 from trialkeeper import contract
 
@@ -135,3 +137,24 @@ def test_all_trials_are_asked_about_in_one_question(bench, tmp_path):
     assert {name: answer and answer.status for name, answer in answers.items()} == {
         form.job_name: TrialJobStatus.RUNNING for form in forms}
     assert calls.read_text().split() == ["squeue"]
+
+
+def test_a_double_that_slurm_does_not_end_hides_no_other_trial(bench, cluster, tmp_path):
+    service = bench.open_service()
+    forms = [bench.form("sleep 600") for _ in range(2)]
+    for form in forms:
+        service.submit_trial_job(form)
+    details = [bench.wait_for_status(service, form, TrialJobStatus.RUNNING) for form in forms]
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "squeue").symlink_to(shutil.which("squeue"))
+    (programs / "scancel").write_text("#!/bin/sh\necho Access denied >&2\nexit 1\n")
+    (programs / "scancel").chmod(0o755)
+    settings = bench.platform.settings().model_copy(update={"program_folder": str(programs)})
+    other = service_module.SlurmTrainingService(settings, replace(bench.context(), state_folder=tmp_path / "other"))
+    bench.close_service(service)  # it would end the double
+    cluster.command("sbatch", "--hold", f"--job-name={name_on_cluster(forms[0].job_name)}", "--wrap=true")
+    with pytest.raises(TemporaryError, match="Access denied"):
+        other.observe_jobs(details)
+    assert [answer.status for answer in other.observe_jobs(details).values()] == [TrialJobStatus.RUNNING]
+    bench.open_service([as_stored(detail) for detail in details])
