@@ -17,6 +17,7 @@ import requests
 from trainingservice.azureml.workspace import Workspace
 from trainingservice.errors import TemporaryError
 from trainingservice.rest.rest_client import TIMEOUT
+from trainingservice.rest.timed_answers import TimedAdapter
 from trainingservice.rest.told_json import read_json
 from trialkeeper import contract
 from trialkeeper.pod import MARK
@@ -73,7 +74,7 @@ class RunHistory:
         """An answer whose content is what was read of it. ``offset``: where that begins in the whole."""
         host = urlsplit(url).netloc
         try:
-            with requests.get(url, timeout=TIMEOUT, stream=True, **more) as answer:
+            with _session() as session, session.get(url, timeout=TIMEOUT, stream=True, **more) as answer:
                 if answer.status_code in accepted:
                     answer._content = _first_of(answer, 0 if answer.status_code == 206 else offset)
         except requests.RequestException as error:  # its text holds the signed address
@@ -82,6 +83,14 @@ class RunHistory:
         if answer.status_code not in accepted:
             raise TemporaryError(f"The run history of Azure ML at {host} answers with HTTP {answer.status_code}.")
         return answer
+
+
+def _session() -> requests.Session:
+    """For one request."""
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, TimedAdapter())
+    return session
 
 
 def _first_of(answer: requests.Response, skipped: int) -> bytes:
@@ -164,7 +173,7 @@ def _marked(line: str, mark: str) -> dict[str, Any] | None:
 
 def _object(answer: requests.Response) -> dict[str, Any]:
     try:
-        document = answer.json()
+        document = read_json(answer.content)
     except ValueError:
         document = None
     if not isinstance(document, dict):

@@ -18,15 +18,15 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.reasons import Reason
+from trainingservice.rest.timed_answers import TimedAdapter, is_too_slow
 from trainingservice.rest.told_json import read_json
 from trainingservice.words.shown_value import shown
 
-#: Seconds until a connection must stand, and until an answer must come.
+#: Seconds until a connection must stand, and until an answer must come; see timed_answers for the whole of it.
 TIMEOUT = (5.0, 30.0)
 #: For a rehearsal before a launch.
 QUICK_TIMEOUT = (1.0, 2.0)
@@ -116,7 +116,7 @@ class RestClient:
         retry = Retry(total=2, connect=2, read=1, redirect=0, status=0, other=0, backoff_factor=0.2,
                       allowed_methods=frozenset({"GET"}), raise_on_status=False)
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(pool_maxsize=8, max_retries=retry))
+            self._session.mount(scheme, TimedAdapter(pool_maxsize=8, max_retries=retry))
         if hidden:
             _hide_in_logs(hidden)
 
@@ -189,7 +189,7 @@ class RestClient:
                     if self._ca_file is None else f". The authorities are those of caFile, {shown(self._ca_file, 300)}"
         elif isinstance(error, requests.exceptions.ConnectTimeout):
             reason = f"no connection within {timeout[0]:.0f} s"
-        elif isinstance(error, requests.exceptions.ReadTimeout):
+        elif isinstance(error, requests.exceptions.ReadTimeout) and not is_too_slow(error):
             reason = f"no answer within {timeout[1]:.0f} s"
         else:
             reason = _innermost(error)

@@ -1,8 +1,11 @@
 """Requests to REST interfaces: what goes wrong is a sentence, and no sentence holds a query string."""
 
 import logging
+import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -123,3 +126,34 @@ def test_an_answer_that_is_too_large_is_not_read(client, monkeypatch):
     monkeypatch.setattr(rest_client, "MOST_BYTES", 100_000)
     with pytest.raises(TemporaryError, match="answered with more than"):
         client.call("GET", "large")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("beginning", [HEAD + b"X-Endless: ", HEAD + b"Content-Length: 1000000\r\n\r\n[",
+                                       HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffff\r\n["])
+def test_an_answer_that_comes_a_byte_at_a_time_is_given_up(beginning):
+    ended = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            connection.recv(65536)
+            connection.sendall(beginning)
+            while not ended.wait(0.05):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=lambda: serve(listening.accept()[0]), daemon=True).start()
+        client = RestClient(f"http://127.0.0.1:{listening.getsockname()[1]}/", "It")
+        try:
+            begun = time.monotonic()
+            with pytest.raises(TemporaryError, match=r"its answer was not complete within 2 s"):
+                client.call("POST", "x", timeout=(0.5, 0.5))
+            assert time.monotonic() - begun < 10
+        finally:
+            ended.set()
+            client.close()
