@@ -74,10 +74,9 @@ class Scheduler:
         done = self._run(self._settings.status_command, {"JOB_IDS": " ".join(ids)}, timeout)
         seen: dict[str, Observation] = {}
         for line in done.output.splitlines():
-            job_id, _, rest = line.strip().partition(" ")
-            state, _, reason = rest.strip().partition(" ")
-            if state:
-                seen[job_id] = self._observed(state, " ".join(reason.split()))
+            words = line.split()
+            if len(words) > 1:
+                seen[words[0]] = self._observed(words[1], " ".join(words[2:]))
         return Listed({job_id: seen[job_id] for job_id in ids if job_id in seen}, done.status == 0, done.said)
 
     def _observed(self, state: str, reason: str) -> Observation:

@@ -208,6 +208,12 @@ def test_states_are_read_by_the_words_of_each_scheduler(talk):
                          "and endedStates."), "5": ("WAITING", "waits for GPUs")}
 
 
+def test_there_may_be_tabs_between_what_is_said_of_a_job(talk):
+    listed = talk(status_command=r"printf '1\trunning\n\t2\twaiting \tfor a\tnode\n'").listed(["1", "2"])
+    assert {job_id: (seen.status, seen.message) for job_id, seen in listed.seen.items()} == {
+        "1": ("RUNNING", None), "2": ("WAITING", "for a node")}
+
+
 def test_a_rehearsal_says_what_is_wrong(bench, platform, monkeypatch):
     def findings():
         service = platform.new_service(bench.context())
