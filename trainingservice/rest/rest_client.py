@@ -35,6 +35,7 @@ LONGEST_PAUSE = 3600.0
 #: How large an answer may be, unpacked.
 MOST_BYTES = 64 * 1024 * 1024
 _REDIRECTS = 3
+_PORTS = {"http": 80, "https": 443}
 #: Characters of an error that are looked at for a sentence.
 _LONGEST_REASON = 1000
 
@@ -110,7 +111,7 @@ class RestClient:
         self._base, self._refused = base, refused or RestAnswer.shown
         self._pause_asked_for = pause_asked_for or retry_after_of
         self.where = f"{name} at {urlsplit(base).netloc}"
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.auth = _no_netrc
         self._ca_file = ca_file
         retry = Retry(total=2, connect=2, read=1, redirect=0, status=0, other=0, backoff_factor=0.2,
@@ -137,11 +138,10 @@ class RestClient:
             target = response.headers.get("Location") if response.is_redirect else None
             if target is None:
                 return self._judged(response)
-            moved = urljoin(url, target)
-            if urlsplit(moved).hostname != urlsplit(url).hostname:
+            moved, why_not = _followed(url, target)
+            if why_not:
                 raise TemporaryError(Reason("another_server", said=(
-                    f"{self.where} redirects to another host ({urlsplit(moved).netloc}), which would receive the "
-                    "credentials. Correct the address.")))
+                    f"{self.where} redirects to {why_not}. Correct the address.")))
             url, query = moved, None  # the query is part of where we are sent
         raise TemporaryError(Reason(
             "another_server", said=f"{self.where} redirects too often. Correct the address."))
@@ -208,6 +208,29 @@ class RestClient:
         else:
             return ""
         return f"caFile, {shown(self._ca_file, 300)}, cannot be used ({why})"
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Redirects are not for the library: of one that it does not follow it reads the whole body all the same."""
+
+
+def _followed(url: str, target: str) -> tuple[str, str]:
+    """Where a redirect leads, and why it is not followed ("" where it is): the credentials would go there, too."""
+    try:
+        moved = urljoin(url, target)
+        before, after = urlsplit(url), urlsplit(moved)
+        ports = [parts.port or _PORTS.get(parts.scheme, 0) for parts in (before, after)]
+    except ValueError:
+        return "", f"an address that is not valid ({shown(target, 300)})"
+    why_not = ""
+    if after.hostname != before.hostname:
+        why_not = f"another host ({after.netloc})"
+    elif before.scheme == "https" != after.scheme:
+        why_not = f"an address without TLS ({after.scheme}://{after.netloc})"
+    elif before.scheme == after.scheme and ports[0] != ports[1]:
+        why_not = f"another port ({after.netloc})"
+    return moved, why_not and f"{why_not}, which would receive the credentials"
 
 
 def _innermost(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """Requests to REST interfaces: what goes wrong is a sentence, and no sentence holds a query string."""
 
+import contextlib
 import logging
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from tests.fakes.http_double import Answer, HttpDouble
+from tests.fakes.tls_certificate import make_certificate
 from trainingservice.errors import PermanentError, TemporaryError
 from trainingservice.rest import rest_client
 from trainingservice.rest.rest_client import RestClient
@@ -23,6 +25,8 @@ class Echo(HttpDouble):
             return Answer(307, b"", headers={"Location": "/here?password=geheim"})
         if request.path == "/elsewhere":
             return Answer(302, b"", headers={"Location": "http://other.example/"})
+        if request.path == "/broken":
+            return Answer(302, b"", headers={"Location": "http://[::1/"})
         if request.path == "/circle":
             return Answer(302, b"", headers={"Location": "/circle"})
         if request.path == "/large":
@@ -51,11 +55,42 @@ def test_a_redirect_keeps_method_and_body(client):
     assert (found["method"], found["body"]) == ("POST", "text")
 
 
-@pytest.mark.parametrize(("path", "words"), [("elsewhere", "another host (other.example)"), ("circle", "too often")])
+@pytest.mark.parametrize(("path", "words"), [("elsewhere", "another host (other.example)"), ("circle", "too often"),
+                                             ("broken", "address that is not valid")])
 def test_a_redirect_that_leads_nowhere_good_is_not_followed(client, path, words):
     with pytest.raises(TemporaryError) as caught:
         client.call("GET", path)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("is_tls", [True, False])
+def test_a_redirect_brings_no_credentials_out_of_tls_or_to_another_port(server, tmp_path, is_tls):
+    """So redirects a proxy that ends TLS before a server that knows of none."""
+    context, authority = make_certificate(tmp_path)
+    first = Echo(context if is_tls else None)
+    first.start()
+    first.script(Answer(302, b"", headers={"Location": f"{server.address}/here"}))
+    client = RestClient(f"{first.address}/", "The double", ca_file=str(authority))
+    try:
+        with pytest.raises(TemporaryError, match="redirects to "):
+            client.call("GET", "x", params=SECRET, headers={"Authorization": "Bearer t"})
+    finally:
+        client.close()
+        first.close()
+    assert server.requests == []
+
+
+def test_a_redirect_to_tls_is_followed(server, tmp_path):
+    context, authority = make_certificate(tmp_path)
+    behind_tls = Echo(context)
+    behind_tls.start()
+    server.script(Answer(302, b"", headers={"Location": f"{behind_tls.address}/here"}))
+    client = RestClient(server.address + "/", "The double", ca_file=str(authority))
+    try:
+        assert client.call("GET", "x").document()["method"] == "GET"
+    finally:
+        client.close()
+        behind_tls.close()
 
 
 def test_an_answer_that_is_made_to_be_slow_is_shown_at_once():
@@ -131,29 +166,43 @@ def test_an_answer_that_is_too_large_is_not_read(client, monkeypatch):
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
-@pytest.mark.parametrize("beginning", [HEAD + b"X-Endless: ", HEAD + b"Content-Length: 1000000\r\n\r\n[",
-                                       HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffff\r\n["])
-def test_an_answer_that_comes_a_byte_at_a_time_is_given_up(beginning):
+@pytest.fixture
+def sends():
+    """Makes a client of a server that sends a beginning, and then pieces without end, each after some seconds."""
     ended = threading.Event()
+    made = []
 
-    def serve(connection: socket.socket) -> None:
-        with connection:
+    def serve(listening: socket.socket, beginning: bytes, piece: bytes, pause: float) -> None:
+        with listening.accept()[0] as connection, contextlib.suppress(OSError):
             connection.recv(65536)
             connection.sendall(beginning)
-            while not ended.wait(0.05):
-                try:
-                    connection.sendall(b" ")
-                except OSError:
-                    return
+            while not ended.wait(pause):
+                connection.sendall(piece)
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=lambda: serve(listening.accept()[0]), daemon=True).start()
+    def make(beginning: bytes, piece: bytes, pause: float) -> RestClient:
+        listening = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=serve, args=(listening, beginning, piece, pause), daemon=True).start()
         client = RestClient(f"http://127.0.0.1:{listening.getsockname()[1]}/", "It")
-        try:
-            begun = time.monotonic()
-            with pytest.raises(TemporaryError, match=r"its answer was not complete within 2 s"):
-                client.call("POST", "x", timeout=(0.5, 0.5))
-            assert time.monotonic() - begun < 10
-        finally:
-            ended.set()
-            client.close()
+        made.extend((listening, client))
+        return client
+
+    yield make
+    ended.set()
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("beginning", [HEAD + b"X-Endless: ", HEAD + b"Content-Length: 1000000\r\n\r\n[",
+                                       HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffff\r\n["])
+def test_an_answer_that_comes_a_byte_at_a_time_is_given_up(sends, beginning):
+    begun = time.monotonic()
+    with pytest.raises(TemporaryError, match=r"its answer was not complete within 2 s"):
+        sends(beginning, b" ", 0.05).call("POST", "x", timeout=(0.5, 0.5))
+    assert time.monotonic() - begun < 10
+
+
+def test_of_a_redirect_without_an_end_no_more_is_read_than_of_other_answers(sends, monkeypatch):
+    monkeypatch.setattr(rest_client, "MOST_BYTES", 1_000_000)
+    with pytest.raises(TemporaryError, match="answered with more than"):
+        sends(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", bytes(100_000), 0.001).call(
+            "POST", "x", timeout=(0.5, 0.5))
