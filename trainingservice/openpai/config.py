@@ -21,7 +21,7 @@ from trainingservice.openpai.protocol_schema import own_document_problems
 from trainingservice.openpai.storages import own_storages
 from trainingservice.places.options import REUSE_MODE_MEANING, PlaceOptions
 from trainingservice.refused_values import matching
-from trainingservice.rest.web_address import web_address
+from trainingservice.rest.web_address import token_of_one_word, web_address
 
 Name = Annotated[str, StringConstraints(min_length=1), matching(r"\S+", "a name without blanks")]
 
@@ -104,6 +104,11 @@ class OpenPaiClusterSettings(ClusterSettings):
     @classmethod
     def _is_address(cls, value: str) -> str:
         return web_address(value, "https", what="a host name or an address", example="https://pai.lab.example")
+
+    @field_validator("token")
+    @classmethod
+    def _is_one_word(cls, value: SecretStr | None) -> SecretStr | None:
+        return token_of_one_word(value)
 
     @field_validator("local_storage_mount_point")
     @classmethod

@@ -18,7 +18,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 from trainingservice.cluster_settings import ClusterSettings, TrialOptions
 from trainingservice.memory_size import Megabytes
 from trainingservice.refused_values import matching
-from trainingservice.rest.web_address import web_address
+from trainingservice.rest.web_address import token_of_one_word, web_address
 from trainingservice.words.shown_value import shown
 
 ResourceName = Annotated[str, StringConstraints(max_length=200), matching(
@@ -69,9 +69,7 @@ class RayClusterSettings(ClusterSettings):
     @field_validator("token")
     @classmethod
     def _is_one_word(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not all("!" <= character <= "~" for character in value.get_secret_value()):
-            raise ValueError("must be one word of plain characters")
-        return value
+        return token_of_one_word(value)
 
     @field_validator("headers")
     @classmethod

@@ -1,6 +1,8 @@
-"""Addresses of services as people write them."""
+"""Addresses of services, and tokens for them, as people write them."""
 
 from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 
 def web_address(written: str, scheme: str, *, what: str, example: str) -> str:
@@ -17,3 +19,10 @@ def web_address(written: str, scheme: str, *, what: str, example: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
         raise ValueError(f"must be {what} such as {example}")
     return address.rstrip("/")
+
+
+def token_of_one_word(value: SecretStr | None) -> SecretStr | None:
+    """A token as it is sent in a header. Raises ValueError, which shows nothing of it."""
+    if value is not None and not all("!" <= character <= "~" for character in value.get_secret_value()):
+        raise ValueError("must be one word of plain characters")
+    return value

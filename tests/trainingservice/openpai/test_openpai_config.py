@@ -134,6 +134,8 @@ def test_memory_may_have_a_unit_and_is_rounded_up(folder, size, megabytes):
 @pytest.mark.parametrize(("more", "words"), [
     ("  host: h", "token is required"),
     ("  token: t", "trainingService.host"),
+    ('  host: h\n  token: "t\\n"', "must be one word of plain characters"),
+    ("  host: h\n  token: “t”", "must be one word of plain characters"),
     ("  host: h\n  token: t\n  password: secret-word", "cannot be given together"),
     ("  host: 'ftp://h'\n  token: t", "https://pai.lab.example"),
     ("  host: h\n  token: t\n  trialMemorySize: much", "4gb"),
