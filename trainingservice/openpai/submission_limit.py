@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainingservice.rest.rest_client import LONGEST_PAUSE, RestAnswer, retry_after_of
+from trialkeeper.whole_number import whole_number
 
 #: Seconds in which the server counts submissions.
 WINDOW = 3600.0
@@ -36,9 +37,9 @@ class Allowance:
     def of(cls, answer: RestAnswer) -> Allowance | None:
         """By the answer's headers, None where it has none."""
         headers = answer.headers
-        try:
-            limit, remaining, reset = (int(headers[f"X-RateLimit-{name}"]) for name in ("Limit", "Remaining", "Reset"))
-        except (KeyError, ValueError):
+        limit, remaining, reset = (whole_number(headers.get(f"X-RateLimit-{name}", ""))
+                                   for name in ("Limit", "Remaining", "Reset"))
+        if limit is None or remaining is None or reset is None:
             return None
         try:
             now = email.utils.parsedate_to_datetime(headers["Date"]).timestamp()

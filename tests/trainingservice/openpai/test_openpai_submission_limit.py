@@ -42,6 +42,14 @@ def test_a_window_that_should_be_over_is_given_a_second():
     assert pause_asked_for(answer(resets_in=-5)) == 1.0
 
 
+@pytest.mark.parametrize("odd", [{"remaining": -1}, {"X-RateLimit-Reset": "9" * 400}, {"limit": "9" * 5000}])
+def test_numbers_that_no_limit_has_say_nothing_of_it(odd):
+    known = SubmissionLimit(lambda: 0.0)
+    known.heard(answer(**odd))
+    assert known.waits() is None
+    assert pause_asked_for(answer(**odd, status=429, **{"Retry-After": "7"})) == 7.0
+
+
 class Window:
     """A window of the server, and a clock."""
 
