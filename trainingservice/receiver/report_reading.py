@@ -161,7 +161,7 @@ def refuse_by_length(content_length: str | None, most: int = contract.MAX_REPORT
         return
     if not content_length.isascii() or not content_length.isdecimal():
         raise _unreadable("Content-Length is not a number")
-    if int(content_length[:20]) > most:
+    if int(content_length.lstrip("0")[:20] or "0") > most:
         raise _too_large(most)
 
 

@@ -69,7 +69,8 @@ def test_a_small_body_that_unpacks_to_a_huge_one_is_refused_without_unpacking_it
 def test_the_length_alone_is_enough_to_refuse():
     refuse_by_length(None)
     refuse_by_length(str(contract.MAX_REPORT_BYTES))
-    for length, status in ((str(contract.MAX_REPORT_BYTES + 1), 413), ("9" * 5000, 413), ("x", 400), ("-1", 400)):
+    for length, status in ((str(contract.MAX_REPORT_BYTES + 1), 413), ("9" * 5000, 413), ("0" * 20 + "9" * 12, 413),
+                           ("x", 400), ("-1", 400)):
         with pytest.raises(RefusedReport) as refusal:
             refuse_by_length(length)
         assert refusal.value.status == status
