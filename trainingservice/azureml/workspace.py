@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -30,6 +30,8 @@ RETRY_AFTER_REFUSAL = 30.0
 CONNECT_TIMEOUT, READ_TIMEOUT = 5, 60
 #: Active jobs of the workspace that one question looks through at most.
 MOST_LISTED = 1000
+#: Pages in a row without a job that was not on an earlier one; more of them have no end.
+MOST_BARREN_PAGES = 20
 #: The SDK tells the service about the git checkout it runs in, unless these are there.
 _NO_GIT = {"mlflow.source.git.branch": "", "mlflow.source.git.commit": ""}
 
@@ -132,12 +134,14 @@ class Workspace:
             raise
 
     def jobs(self, most: int | None = MOST_LISTED) -> Iterator[SeenJob]:
-        """The workspace's active jobs, newest first, page by page as they are taken; ``most``: None for all."""
+        """The workspace's active jobs, newest first, page by page as they are taken; ``most``: None for all.
+
+        Raises TemporaryError, also where its pages do not end.
+        """
         try:
             with self._sentences("the list of jobs"):
-                for job in islice(self._client().jobs.list(), most):
-                    if job is not None:
-                        yield _seen(job)
+                for job in islice(_each_once(self._client().jobs.list().by_page()), most):
+                    yield _seen(job)
         except NoSuchJob as error:
             raise TemporaryError(f"{self.where} does not list its jobs: {error}",
                                  retry_after=RETRY_AFTER_REFUSAL) from error
@@ -305,6 +309,20 @@ class Workspace:
             return "Assign this managed identity to the server's machine (clientId names a user-assigned identity), " \
                    "or enter a service principal in the cluster's settings (tenantId, clientId, clientSecret)."
         return "Run az login as the server's user, or give a service principal (tenantId, clientId, clientSecret)."
+
+
+def _each_once(pages: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    """The jobs on the pages of a list. Raises TemporaryError where always the same come."""
+    names: set[str] = set()
+    barren = 0
+    for page in pages:
+        new = [job for job in page if job is not None and job.name not in names]
+        names.update(job.name for job in new)
+        yield from new
+        barren = 0 if new else barren + 1
+        if barren > MOST_BARREN_PAGES:
+            raise TemporaryError("The list of jobs of Azure ML has no end: its pages bring nothing new. It is read "
+                                 "again later.", retry_after=RETRY_AFTER_REFUSAL)
 
 
 def _seen(job: Any) -> SeenJob:

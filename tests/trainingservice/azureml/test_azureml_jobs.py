@@ -18,6 +18,7 @@ from tests.trainingservice.jobs_of_tests import (
 from trainingservice.azureml import service as service_module
 from trainingservice.azureml.config import AzureMlTrialOptions
 from trainingservice.azureml.states import STATUSES, observed_status
+from trainingservice.errors import TemporaryError
 from trainingservice.polling import job_loop
 from trainingservice.trial_job_status import TrialJobStatus
 
@@ -110,6 +111,20 @@ def test_many_jobs_are_asked_about_in_one_question(bench, workspace):
     workspace.release()
     for form in forms:
         bench.wait_for_end(service, form)
+
+
+@pytest.mark.parametrize("names", [[], ["other"]])
+def test_a_list_of_jobs_without_an_end_is_given_up(platform, bench, workspace, names):
+    """Given up as well by what reads all of it: the removal of an experiment."""
+    service = platform.new_service(bench.context())
+    rows = [workspace._resource(Job(name, {"jobType": "Command", "command": "c", "environmentId": "e"}))
+            for name in names]
+    workspace.script(Answer(200, {"value": rows, "nextLink": f"{workspace.address}{azureml_workspace.W}/jobs?more=1"}),
+                     200, part="/jobs")
+    with pytest.raises(TemporaryError, match="has no end"):
+        service.remove_experiment("nobodys", [])
+    workspace.unscript()
+    service.clean_up()
 
 
 def test_no_secret_is_in_a_log(bench, workspace, caplog):
