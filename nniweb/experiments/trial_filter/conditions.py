@@ -28,9 +28,10 @@ from nniweb.experiments.sql.json_values import HasItem, HasItemLike, NumberAt, T
 from nniweb.experiments.trial_filter import values
 from nniweb.experiments.trial_filter.language import Comparison, FilterInvalid, Path, Term
 from trainingservice.reasons import CODES, OTHER, PLATFORM
-from trainingservice.words.shown_value import shown
 
 REASONS = sorted([*CODES, OTHER, PLATFORM])
+#: Seconds that no trial runs, 300 years: a time that is so far away from another one is still in the calendar.
+_LONGEST = 300 * 365 * 86_400.0
 _ORDER = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _ORDER_OF_EXPRESSIONS = {"<": LessThan, "<=": LessThanOrEqual, ">": GreaterThan, ">=": GreaterThanOrEqual}
 
@@ -155,11 +156,8 @@ def _duration(comparison: Comparison, now: datetime) -> Q:
         return begun if operator == "!=" else ~begun
     if operator in ("~", "in"):
         raise _refused(comparison, "= != < <= > or >=")
-    seconds = values.seconds_for(comparison.path, term)
-    try:
-        until = F("started_at") + timedelta(seconds=seconds)
-    except OverflowError:
-        raise FilterInvalid(f"{shown(term.text)} is too long.", term.start, term.end) from None
+    seconds = max(-_LONGEST, min(values.seconds_for(comparison.path, term), _LONGEST))
+    until = F("started_at") + timedelta(seconds=seconds)
     told = of_last_attempt(Q(duration__isnull=False))
     end = Coalesce("ended_at", Value(now), output_field=DateTimeField())
     if operator in _ORDER:

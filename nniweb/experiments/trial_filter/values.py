@@ -1,7 +1,7 @@
 """What stands behind a comparison: numbers, durations, times, words. Each raises FilterInvalid naming the place."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from nniweb.experiments.config.fields.walk import nearest
 from nniweb.experiments.trial_filter.language import FilterInvalid, Path, Term
@@ -65,13 +65,21 @@ def times_for(path: Path, term: Term, now: datetime) -> tuple[datetime, datetime
             at = now - timedelta(seconds=parse_duration(term.text))
             return at, at
         at = datetime.fromisoformat(term.text)
-        whole_day = len(term.text) == len("2026-01-31")
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        return at, at + timedelta(days=1) - timedelta(microseconds=1) if whole_day else at
+        at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+        return at, datetime.combine(at, time.max, UTC) if _is_day(term.text) else at
     except (ValueError, OverflowError):
         raise FilterInvalid(
             f"{path} is compared with a time such as 2026-01-31, 2026-01-31T18:30 (UTC), 2026-01-31T18:30+02:00 or 2h "
             f"ago, but {shown(term.text)} is not a time.", term.start, term.end) from None
+
+
+def _is_day(text: str) -> bool:
+    """Whether a time is written without an hour."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def choice_for(path: Path, term: Term, choices: list[str]) -> str:

@@ -123,6 +123,22 @@ def test_a_filter_that_is_not_understood_names_the_place(six: Experiment, text: 
     assert place is None or text[refused.value.start:refused.value.end] == place
 
 
+@pytest.mark.parametrize(("text", "expected"), [
+    ("duration > 1e12", []), ("duration < 99999999999999", [0, 1, 2, 3, 5]), ("duration > -1e12", [0, 1, 2, 3, 5]),
+    ("duration = 1e13", []), ("duration != 1e13", [0, 1, 2, 3, 5]), ("started < 9999-12-31", [0, 1, 2, 3, 5]),
+    ("started = 9999-12-31", []), ("started = 20260227", [0]),
+])
+def test_a_time_or_a_duration_may_be_as_far_away_as_it_can_be_written(six: Experiment, text: str, expected: list[int]
+                                                                      ) -> None:
+    assert fitting(six, text) == expected
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00+14:00", "9999-12-31T23:59-10:00"])
+def test_a_time_that_is_outside_of_the_calendar_in_utc_is_not_a_time(six: Experiment, time: str) -> None:
+    with pytest.raises(FilterInvalid, match="is not a time"):
+        fitting(six, f"started > {time}")
+
+
 def test_a_parameter_that_only_an_old_trial_has_is_found(six: Experiment, make_attempt: Callable[..., Attempt]) -> None:
     first = make_attempt(six)
     first.trial.parameter_sets.update(value={"own": {"0": {"a.b": 7}}})
