@@ -121,15 +121,20 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
 
     async def _follow_list(self, shown: dict[str, int]) -> None:
         changes = hub().watch_list()
+        pks: set[int] = set()
+        gone: set[str] = set()
+        listed: set[str] | None = None  # until it is known what changed before
         try:
-            pks, gone = await database_sync_to_async(frames.changed_since)(self.scope["user"], shown)
-            listed = shown.keys() - gone
             while True:
-                if not pks and not gone:
+                if listed is not None and not pks and not gone:
                     pks = {await changes.get()}
                 while not changes.empty():
                     pks.add(changes.get_nowait())
                 try:
+                    if listed is None:
+                        changed, gone = await database_sync_to_async(frames.changed_since)(self.scope["user"], shown)
+                        pks |= changed
+                        listed = shown.keys() - gone
                     frame = await database_sync_to_async(frames.list_frame)(self.scope["user"], pks, listed)
                     frame["gone"] += sorted(gone)
                     pks, gone = set(), set()

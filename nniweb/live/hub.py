@@ -133,16 +133,17 @@ class Hub:
             await watched.rung.wait()
             watched.rung.clear()
             began = time.monotonic()
+            due, watched.due = watched.due, weakref.WeakSet()
             try:
-                await self._tell_all(watched)
+                await self._tell_all(watched, due)
             except Exception:
+                watched.due.update(due)
                 logger.exception("a frame about experiment %d could not be read; it is read again", experiment_pk)
                 watched.rung.set()
                 await asyncio.sleep(LOOK_SECONDS)
             await asyncio.sleep(max(0.0, FRAME_PAUSE - (time.monotonic() - began)))
 
-    async def _tell_all(self, watched: _Watched) -> None:
-        due, watched.due = watched.due, weakref.WeakSet()
+    async def _tell_all(self, watched: _Watched, due: "weakref.WeakSet[Watcher]") -> None:
         groups: dict[tuple[Any, int], list[Watcher]] = {}
         for watcher, read in watched.watchers.items():
             groups.setdefault((read, watcher.seen), []).append(watcher)

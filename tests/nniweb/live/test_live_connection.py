@@ -229,6 +229,57 @@ def test_a_reading_that_failed_is_made_up_for(transactional: User, make_attempt:
     run(scenario())
 
 
+@pytest.mark.usefixtures("looks_often")
+def test_what_comes_without_a_revision_is_told_after_a_reading_that_failed(
+        transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt, cookie = make_attempt(status="RUNNING", revision=1), cookie_of(transactional)
+    real, failures = frames.trial_frame, []
+
+    def failing_once(pk: int, since: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(pk, since)
+
+    monkeypatch.setattr(frames, "trial_frame", failing_once)
+
+    @database_sync_to_async
+    def read_machine() -> None:
+        failures.append(OperationalError("the database is locked"))
+        ResourceReading.objects.create(attempt=attempt, at=timezone.now(), data={"cpu_percent": 50.0})
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            await watch(page, f"trial/{attempt.trial.public_id}")
+            await hear(page)  # the hub's first look tells everybody once more
+            await read_machine()
+            assert (await page.receive_json_from(timeout=10))["reading"]["cpu_percent"] == 50.0
+            assert not failures
+
+    run(scenario())
+
+
+def test_a_list_whose_first_look_failed_hears_of_changes(transactional: User, make_attempt: Callable[..., Attempt],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment, cookie = make_attempt(revision=1).trial.experiment, cookie_of(transactional)
+    monkeypatch.setattr(consumer, "LIST_PAUSE", 0.05)
+    real, failures = frames.changed_since, [OperationalError("too many connections")]
+
+    def failing_once(user: User, shown: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(user, shown)
+
+    monkeypatch.setattr(frames, "changed_since", failing_once)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            await page.send_json_to({"watch": "experiments", "rows": {experiment.public_id: 0}})
+            frame = await page.receive_json_from(timeout=10)
+            assert [row["id"] for row in frame["experiments"]] == [experiment.public_id]
+
+    run(scenario())
+
+
 def test_that_the_worker_went_is_told_although_no_row_of_the_experiment_changed(
         transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
     trial = make_attempt(revision=1).trial
