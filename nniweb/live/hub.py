@@ -225,6 +225,7 @@ class Hub:
             except Exception:
                 logger.exception("revisions could not be compared; they are compared again in two seconds")
                 _seen_log.clear()
+                circumstances = None
                 continue
             if all_changed:  # why experiments are as they are may read differently now
                 for entry in self._watched.values():

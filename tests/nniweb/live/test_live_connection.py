@@ -299,6 +299,38 @@ def test_that_the_worker_went_is_told_although_no_row_of_the_experiment_changed(
     run(scenario())
 
 
+def test_that_the_worker_went_is_told_after_a_look_that_failed(
+        transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_attempt(revision=1).trial
+    now = timezone.now()
+    Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now + timedelta(hours=1))
+    cookie = cookie_of(transactional)
+    monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.1)
+    real, failures = frames.revisions_of, []
+
+    def failing_once(pks: Any) -> dict[int, int]:
+        if failures:
+            raise failures.pop()
+        return real(pks)
+
+    monkeypatch.setattr(frames, "revisions_of", failing_once)
+
+    @database_sync_to_async
+    def end_worker() -> None:
+        failures.append(OperationalError("the database is locked"))
+        Worker.objects.all().delete()
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            await watch(page, f"experiment/{trial.experiment.public_id}")
+            await hear(page)  # the hub's first look tells everybody once more
+            await end_worker()
+            while "No worker is alive" not in (await page.receive_json_from(timeout=10))["experiment"]["message"]:
+                pass
+
+    run(scenario())
+
+
 def test_that_the_disk_is_full_is_told_although_no_row_of_the_experiment_changed(
         transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.05)
