@@ -8,7 +8,8 @@
 import { showError } from "../ui/action_error.js";
 import { confirmed } from "../ui/confirm.js";
 import { live } from "../lib/live.js";
-import { rest, RestError } from "../lib/rest.js";
+import { mayPass, rest, RestError } from "../lib/rest.js";
+import { ThrottledReload } from "../lib/throttled_reload.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import "../ui/menus.js";
 import { drawSegments } from "../ui/segments.js";
@@ -23,6 +24,8 @@ import { startTunerDialog } from "./dialogs/tuner_dialog.js";
 
 /** Shortest pause between two looks at everything, when more changes than frames carry; in milliseconds. */
 const REFRESH_PAUSE = 3_000;
+/** Shortest pause between two looks at the events, in milliseconds. */
+const EVENTS_PAUSE = 500;
 
 /** What the page was made with. */
 export const page = JSON.parse(document.getElementById("page-data")?.textContent ?? "{}");
@@ -208,17 +211,21 @@ startSpaceDialog(async (text) => show(await rest("PATCH", `experiments/${id}/`, 
 
 startTunerDialog(id, show);
 
+/** Those of the experiment itself, where they are shown. */
+const events = new ThrottledReload(() => refreshParts(["events"]), EVENTS_PAUSE);
 let refreshing = false;
 let refreshAgain = false;
 
-/** More changed than a frame carries. */
+/** More changed than a frame carries, which is told once: it is asked for until it is here. */
 async function refreshAll() {
   if (refreshing) {
     refreshAgain = true;
     return;
   }
   refreshing = true;
-  await tab.missed?.().catch(() => {}); // the light says that there is no connection; the next frame asks again
+  await tab.missed?.().catch((error) => {
+    refreshAgain ||= mayPass(error);
+  });
   setTimeout(() => {
     refreshing = false;
     if (refreshAgain) {
@@ -243,7 +250,7 @@ export function startHead(listener = {}) {
     show(frame.experiment);
     if (frame.last_event !== lastEvent) {
       lastEvent = frame.last_event;
-      if (document.getElementById("events")) refreshParts(["events"]).catch(() => {});
+      if (document.getElementById("events")) events.ask();
       tab.told?.();
     }
     if (frame.complete) tab.heard?.(frame.trials);

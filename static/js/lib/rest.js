@@ -23,6 +23,14 @@ export class RestError extends Error {
   }
 }
 
+/**
+ * Whether the same request may go well a little later: nobody answered, or the server could not for now.
+ * @param {unknown} error
+ */
+export function mayPass(error) {
+  return !(error instanceof RestError) || error.status < 400 || error.status === 429 || error.status >= 500;
+}
+
 /** A value as JSON, with numbers that JavaScript would round, or take for whole ones. */
 export class JsonText {
   /** @param {string} text */

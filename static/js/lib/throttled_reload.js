@@ -1,6 +1,9 @@
 /**
- * Takes a chart's data anew when frames say that it changed: at most once in a pause, only while somebody looks.
+ * Takes a chart's data anew when frames say that it changed: at most once in a pause, only while somebody looks. What
+ * could not be taken for now is asked for again after the pause: the frame that told of it does not come again.
  */
+
+import { mayPass } from "./rest.js";
 
 export class ThrottledReload {
   /**
@@ -40,8 +43,8 @@ export class ThrottledReload {
     }
     this.wanted = false;
     this.loading = true;
-    this.load().catch(() => {
-      // the light says that there is no connection; the next frame asks again
+    this.load().catch((error) => {
+      this.wanted ||= mayPass(error);
     }).finally(() => {
       this.loading = false;
       this.loaded();

@@ -5,7 +5,7 @@
 
 import { confirmed } from "../ui/confirm.js";
 import { live } from "../lib/live.js";
-import { rest, RestError } from "../lib/rest.js";
+import { mayPass, rest, RestError } from "../lib/rest.js";
 import { keepWhileSame, refreshParts } from "../ui/refreshed_parts.js";
 
 /** Shortest pause between two readings, in milliseconds. */
@@ -27,8 +27,9 @@ function refresh() {
     const focused = active?.id === "enable" ? "enable" : active?.closest("#fresh a")?.getAttribute("href");
     try {
       await refreshParts(PARTS);
-    } catch {
-      return; // the server is away: the light says so, and a change after its return brings this up to date
+    } catch (error) {
+      if (mayPass(error)) refresh(); // no frame tells of it again
+      return;
     }
     const again = focused === "enable" ? "#enable" : `#fresh a[href="${CSS.escape(focused ?? "")}"]`;
     if (focused) /** @type {HTMLElement | null} */ (document.querySelector(again))?.focus();

@@ -13,7 +13,7 @@ import { RankOutput } from "../trial/rank_output.js";
 import { OutputView } from "../trial/output_view.js";
 import { askForChanges } from "../ui/rerun_form.js";
 import { ResourceChart } from "../charts/resource_chart.js";
-import { rest } from "../lib/rest.js";
+import { mayPass, rest } from "../lib/rest.js";
 import { refreshParts } from "../ui/refreshed_parts.js";
 import { startTensorBoard } from "../ui/tensorboard.js";
 import { isAtRest, isEnd, showMeaning, showStatus, showText } from "../ui/status.js";
@@ -28,6 +28,8 @@ import { moment } from "../ui/times.js";
 
 /** Readings come every ten seconds; after a longer break those in between are asked for. In milliseconds. */
 const LONG_BREAK = 45_000;
+/** Pause after output and metrics could not be taken anew, in milliseconds. */
+const CATCH_UP_PAUSE = 3_000;
 
 /** @param {Document} from */
 function pageData(from) {
@@ -314,9 +316,10 @@ async function catchUp() {
   resources.replace(now.readings);
 }
 
-/** What is heard meanwhile would be written into what is about to be replaced. */
+/** What is heard meanwhile would be written into what is about to be replaced, or come behind what is missing. */
 let catchingUp = false;
 let catchUpAgain = false;
+let catchUpFailed = false;
 
 async function catchUpOnce() {
   if (catchingUp) {
@@ -326,8 +329,15 @@ async function catchUpOnce() {
   catchingUp = true;
   try {
     await catchUp();
+    if (catchUpFailed) showError(null);
+    catchUpFailed = false;
   } catch (error) {
     showError(error);
+    catchUpFailed = true;
+    if (mayPass(error)) {
+      catchUpAgain = true;
+      await new Promise((resolve) => setTimeout(resolve, CATCH_UP_PAUSE));
+    }
   }
   catchingUp = false;
   if (catchUpAgain) {

@@ -212,3 +212,32 @@ def test_compared_trials_are_added_left_out_and_reduced_to_what_differs(server: 
     expect(page.page).to_have_url(re.compile("log=1"))
     expect(page.locator("#compare-chart canvas")).to_be_visible()
     page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+MANY_MORE = """
+from django.db import transaction
+from django.utils import timezone
+from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.pubsub.revisions import next_revision
+experiment = Experiment.objects.get(public_id="{experiment}")
+with transaction.atomic():
+    revision = next_revision(experiment.pk)
+    Trial.objects.bulk_create(Trial(experiment=experiment, sequence_id=number, status="SUCCEEDED", revision=revision,
+                                    created_at=timezone.now()) for number in range(60, 261))
+    Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=261)
+"""
+
+
+@pytest.mark.slow
+def test_more_than_a_frame_carries_is_asked_for_until_it_is_here(server: RunningServer, open_page: Callable[..., Any]
+                                                                 ) -> None:
+    experiment = filled(server)
+    page = open_page(server, f"/experiments/{experiment}/trials/")
+    expect(page.locator("#live")).to_have_text("● live")
+    page.allow("status of 503")
+    refused: list[Any] = []
+    page.route(re.compile(f"/{experiment}/trials/$"), lambda route: route.continue_() if refused
+               else (refused.append(route), route.fulfill(status=503, body="")))
+    server.manage("shell", "-c", MANY_MORE.format(experiment=experiment))
+    expect(numbers(page).first).to_have_text("260")
+    assert refused

@@ -385,3 +385,35 @@ def test_pages_that_were_open_while_the_server_was_away_catch_up(make_server: An
     expect(running).to_have_text("0", timeout=60_000)
     for page in pages:
         assert page.evaluate("window.markOfTheTest === true")
+
+
+MORE_THAN_A_FRAME = """
+from django.db import transaction
+from django.utils import timezone
+from nniweb.experiments.models import Attempt, Metric, Trial
+from nniweb.experiments.pubsub.revisions import next_revision
+now = timezone.now()
+attempt = Attempt.objects.get(trial__public_id="{trial}")
+with transaction.atomic():
+    revision = next_revision(attempt.trial.experiment_id)
+    Metric.objects.bulk_create(
+        Metric(attempt=attempt, n=10_000 + step, kind="PERIODICAL", sequence=step, value="0.5", number=0.5,
+               recorded_at=now, received_at=now, revision=revision) for step in range(2001))
+    Trial.objects.filter(pk=attempt.trial_id).update(revision=revision, intermediate_count=2001)
+"""
+
+
+@pytest.mark.slow
+def test_what_no_frame_carries_is_asked_for_until_it_is_here(server: RunningServer, open_page: Any, tmp_path: Path
+                                                             ) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    page = open_trial(server, open_page, trials)
+    expect(page.locator("[data-cell=status]")).to_have_text("RUNNING")
+    page.allow("status of 503")
+    refused: list[Any] = []
+    page.route(re.compile("/trials/[a-z0-9]+/$"), lambda route: route.continue_() if refused
+               else (refused.append(route), route.fulfill(status=503, body="")))
+    server.manage("shell", "-c", MORE_THAN_A_FRAME.format(trial=trial_id(server, trials)))
+    expect(page.locator("#metric-chart")).to_have_attribute("aria-label", re.compile("^[0-9]+ intermediate results"))
+    expect(page.locator("#action-error")).to_be_hidden()
+    assert refused

@@ -2,7 +2,7 @@
 
 import { showError } from "../../ui/action_error.js";
 import { live } from "../../lib/live.js";
-import { rest } from "../../lib/rest.js";
+import { mayPass, rest } from "../../lib/rest.js";
 import { moment } from "../../ui/times.js";
 import { page, startHead } from "../head.js";
 
@@ -10,6 +10,8 @@ import { page, startHead } from "../head.js";
 const MOST_LINES = 3_000;
 /** As in Python's logging; a filter shows a level and those behind it. */
 const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
+/** Pause after the last lines could not be fetched, in milliseconds. */
+const CATCH_UP_PAUSE = 3_000;
 /** Pixels from the end at which the view still counts as being there. */
 const NEAR = 24;
 
@@ -101,6 +103,17 @@ async function catchUp() {
   }
 }
 
+/** As `catchUp`, until they are here: no frame brings them. */
+async function catchUpUntilHere() {
+  try {
+    await catchUp();
+    showError(null);
+  } catch (error) {
+    showError(error);
+    if (mayPass(error)) setTimeout(catchUpUntilHere, CATCH_UP_PAUSE);
+  }
+}
+
 earlier.addEventListener("click", async () => {
   earlier.disabled = true;
   try {
@@ -151,5 +164,5 @@ live.watch(`log/${id}`, page.log.revision, (frame) => {
   if (frame.gone) return; // the head says so
   if (frame.complete && early) early.push(...frame.lines);
   else if (frame.complete) append(frame.lines);
-  else catchUp().catch(showError);
+  else catchUpUntilHere();
 });

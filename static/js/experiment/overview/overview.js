@@ -68,7 +68,7 @@ startHead({
   told: () => verdict.reload.ask(),
   missed: () => {
     verdict.reload.ask();
-    return Promise.allSettled([results.load(), top.refresh(), front?.load()]);
+    return Promise.all([results.load(), top.refresh(), front?.load()]);
   },
 });
 results.start();

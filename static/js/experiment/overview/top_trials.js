@@ -1,5 +1,6 @@
 /** The best trials, feasible ones first, then best first: kept exact by what frames tell, since a final result does not change any more. */
 
+import { mayPass } from "../../lib/rest.js";
 import { separateResults } from "../../ui/ranked_results.js";
 import { refreshParts } from "../../ui/refreshed_parts.js";
 import { blankRow, fillRow } from "../trial_rows.js";
@@ -45,7 +46,7 @@ export class TopTrials {
   askAnew() {
     this.asking ??= setTimeout(() => {
       this.asking = undefined;
-      this.refresh().catch(() => {}); // the light says that there is no connection; the next frame asks again
+      this.refresh().catch((error) => mayPass(error) && this.askAnew());
     }, FRONT_PAUSE);
   }
 

@@ -2,7 +2,7 @@
 
 import { showError } from "../../ui/action_error.js";
 import { showMessage } from "../../ui/named_trials.js";
-import { rest } from "../../lib/rest.js";
+import { mayPass, rest } from "../../lib/rest.js";
 import { duration } from "../../lib/formats.js";
 import { page, startHead } from "../head.js";
 import { TimelineChart } from "./timeline_chart.js";
@@ -72,6 +72,7 @@ async function load() {
     showError(null);
   } catch (error) {
     showError(error);
+    if (mayPass(error)) changed();
   }
   setTimeout(() => {
     loading = false;
