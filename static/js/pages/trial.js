@@ -361,6 +361,9 @@ function showSets(now) {
   refreshParts(["parameter-sets", "parameters"]).catch(showError);
 }
 
+/** How often an attempt had gone on from a checkpoint when the last frame came. @type {number | null} */
+let resumes = null;
+
 live.watch(`trial/${id}`, page.revision, (frame) => {
   if (frame.gone) {
     showError("This trial was deleted, or you may no longer see it.");
@@ -377,8 +380,10 @@ live.watch(`trial/${id}`, page.revision, (frame) => {
   showNext(frame.next);
   showSets(frame.trial);
   if (frame.trial.attempt > before) nextAttempt();
-  // an attempt that went on from a checkpoint has a curve already
-  const isResumed = frame.events.some((/** @type {any} */ event) => event.kind === "resumed");
+  // an attempt that goes on from a checkpoint has a curve already
+  const resumesNow = frame.events.filter((/** @type {any} */ event) => event.kind === "resumed").length;
+  const isResumed = resumesNow > (resumes ?? (frame.revision > page.revision ? 0 : resumesNow));
+  resumes = resumesNow;
   if (!frame.complete || catchingUp || isResumed) {
     catchUpOnce();
     return;

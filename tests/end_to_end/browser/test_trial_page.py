@@ -401,6 +401,11 @@ with transaction.atomic():
                recorded_at=now, received_at=now, revision=revision) for step in range(2001))
     Trial.objects.filter(pk=attempt.trial_id).update(revision=revision, intermediate_count=2001)
 """
+RESUMED = """
+from django.utils import timezone
+from nniweb.experiments.models import Trial, TrialEvent
+TrialEvent.objects.create(trial=Trial.objects.get(public_id="{trial}"), at=timezone.now(), kind="resumed")
+"""
 
 
 @pytest.mark.slow
@@ -417,3 +422,22 @@ def test_what_no_frame_carries_is_asked_for_until_it_is_here(server: RunningServ
     expect(page.locator("#metric-chart")).to_have_attribute("aria-label", re.compile("^[0-9]+ intermediate results"))
     expect(page.locator("#action-error")).to_be_hidden()
     assert refused
+
+
+@pytest.mark.slow
+def test_the_page_of_a_trial_that_went_on_from_a_checkpoint_is_not_taken_anew_with_each_result(
+        server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "metric 0.5")
+    page = open_trial(server, open_page, trials)
+    expect(page.locator("[data-cell=latest]")).to_contain_text("latest of 1")
+    server.manage("shell", "-c", RESUMED.format(trial=trial_id(server, trials)))
+    page.reload()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.resource_type == "fetch"
+            and re.search("/trials/[a-z0-9]+/$", request.url) else None)
+    for number in range(2, 6):
+        trials.tell(0, f"metric 0.{number}")
+        expect(page.locator("[data-cell=latest]")).to_contain_text(f"latest of {number}")
+    assert len(asked) <= 1
+    expect(page.locator("#metric-chart")).to_have_attribute("aria-label", re.compile("^5 intermediate results"))
