@@ -189,6 +189,12 @@ function forFilters({ status, archived, name, tags }) {
   return JSON.stringify([status, archived, name, tags]);
 }
 
+/** What a row says of that. @param {HTMLTableRowElement} row */
+function shownIn(row) {
+  const archived = !(/** @type {HTMLElement} */ (cell(row, "archived"))).hidden;
+  return { status: row.dataset.status, archived, name: cell(row, "name")?.textContent, tags: kept.get(row)?.tags?.tags };
+}
+
 /** @param {any} frame */
 function heard(frame) {
   if (frame.again) {
@@ -207,8 +213,7 @@ function heard(frame) {
       elsewhere.set(experiment.id, forFilters(experiment));
     } else {
       elsewhere.delete(experiment.id); // it may leave, and come back as it was when it was elsewhere
-      structure ||= row.dataset.status !== experiment.status
-        || /** @type {HTMLElement} */ (cell(row, "archived")).hidden === experiment.archived;
+      structure ||= forFilters(shownIn(row)) !== forFilters(experiment);
       fill(row, experiment);
     }
   }

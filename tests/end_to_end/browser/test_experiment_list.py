@@ -155,6 +155,22 @@ def test_a_list_that_comes_while_somebody_writes_a_tag_leaves_the_field(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("query", "change", "back"), [
+    ("tag=round", {"tags": ["red"]}, {"tags": ["red", "round"]}), ("q=apple", {"name": "pear"}, {"name": "apple"})])
+def test_a_row_leaves_a_filtered_list_when_somebody_changes_what_the_filter_asks_for(
+        server: RunningServer, open_page: Any, fruit: dict[str, str], query: str, change: dict[str, Any],
+        back: dict[str, Any]) -> None:
+    page = open_page(server, f"/?{query}")
+    expect(page.locator("#live")).to_have_text("● live")
+    expect(row(page, "apple")).to_have_count(1)
+    for _ in range(2):  # the first look at the others takes the list anew as well
+        server.patch(f"experiments/{fruit['apple']}/", change)
+        expect(page.locator("#experiments tr[data-id]")).to_have_count(0)
+        server.patch(f"experiments/{fruit['apple']}/", back)
+        expect(row(page, "apple")).to_have_count(1)
+
+
+@pytest.mark.slow
 def test_a_refused_tag_says_why_and_is_not_there(server: RunningServer, open_page: Any, fruit: dict[str, str]) -> None:
     page = open_page(server, "/?q=apple")
     page.allow("status of 400")
