@@ -241,3 +241,38 @@ def test_more_than_a_frame_carries_is_asked_for_until_it_is_here(server: Running
     server.manage("shell", "-c", MANY_MORE.format(experiment=experiment))
     expect(numbers(page).first).to_have_text("260")
     assert refused
+
+
+ONE_MORE = """
+from django.db import transaction
+from django.utils import timezone
+from nniweb.experiments.models import Experiment, Trial
+from nniweb.experiments.pubsub.revisions import next_revision
+experiment = Experiment.objects.get(public_id="{experiment}")
+with transaction.atomic():
+    Trial.objects.create(experiment=experiment, sequence_id=60, status="SUCCEEDED", created_at=timezone.now(),
+                         revision=next_revision(experiment.pk))
+    Experiment.objects.filter(pk=experiment.pk).update(next_sequence_id=61)
+"""
+
+
+@pytest.mark.slow
+def test_a_trial_that_is_heard_of_while_the_table_is_on_its_way_has_its_row(server: RunningServer,
+                                                                           open_page: Callable[..., Any]) -> None:
+    experiment = filled(server)
+    page = open_page(server, f"/experiments/{experiment}/trials/")
+    expect(page.locator("#live")).to_have_text("● live")
+    held: list[tuple[Any, Any]] = []
+    page.route(re.compile(rf"/{experiment}/trials/\?density="), lambda route: held.append((route, route.fetch())))
+    page.evaluate("""() => {
+        const choice = document.querySelector("#trial-filter [name=density]");
+        choice.value = [...choice.options].find((option) => option.value !== choice.value).value;
+        choice.dispatchEvent(new Event("change", { bubbles: true }));
+    }""")
+    expect(page.locator("#trials-table[aria-busy]")).to_have_count(1)
+    server.manage("shell", "-c", ONE_MORE.format(experiment=experiment))
+    expect(numbers(page).first).to_have_text("60")
+    [(route, answer)] = held
+    route.fulfill(response=answer)
+    expect(page.locator("#trials-table[aria-busy]")).to_have_count(0)
+    expect(numbers(page).first).to_have_text("60")

@@ -13,6 +13,9 @@ export class TableAddress {
   constructor(arrived) {
     this.arrived = arrived;
     this.asked = 0;
+    this.onTheirWay = 0;
+    /** Trials of frames that came while a table is on its way, which may not know of them. @type {any[]} */
+    this.early = [];
     window.addEventListener("popstate", () => this.refresh());
     document.addEventListener("click", (event) => {
       const link = event.target instanceof Element ? event.target.closest("#counts a, #trials-table th a, #trial-pages a, #show-all") : null;
@@ -49,15 +52,23 @@ export class TableAddress {
     if (place instanceof HTMLElement) place.focus();
   }
 
+  /** @param {any[]} trials  of a frame */
+  heard(trials) {
+    if (this.onTheirWay) this.early.push(...trials);
+  }
+
   /** The table as the server has it now, at this address. */
   async refresh() {
     const mine = ++this.asked;
+    this.early = []; // what came before, the answer knows
     const table = document.getElementById("trials-table");
     table?.setAttribute("aria-busy", "true");
+    this.onTheirWay += 1;
     try {
       const fresh = await refreshParts(PARTS, () => mine === this.asked);
       if (mine === this.asked) this.arrived(JSON.parse(fresh.getElementById("page-data")?.textContent ?? "{}"));
     } finally {
+      this.onTheirWay -= 1;
       table?.removeAttribute("aria-busy");
     }
   }

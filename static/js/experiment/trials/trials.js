@@ -37,6 +37,7 @@ function arrived(fresh) {
   /** @type {HTMLSelectElement} */ (form.elements.namedItem("density")).value = page.density;
   /** @type {HTMLElement} */ (document.getElementById("show-all")).hidden = !page.is_filtered;
   table.madeAnew();
+  table.heard(address.early);
   selection.madeAnew();
   fitted();
 }
@@ -110,4 +111,10 @@ for (const find of document.querySelectorAll("[data-find-in]")) findInList(/** @
 fitted();
 new ResizeObserver(fitted).observe(/** @type {Element} */ (document.querySelector(".trials .table")));
 stopOnClick(page.experiment.id);
-startHead({ heard: (trials) => table.heard(trials), missed: () => address.refresh() });
+/** @param {any[]} trials */
+function heard(trials) {
+  address.heard(trials);
+  table.heard(trials);
+}
+
+startHead({ heard, missed: () => address.refresh() });
