@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import APIException, NotFound, ParseError, ValidationError
+from rest_framework.exceptions import APIException, NotFound, ParseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
@@ -34,7 +34,9 @@ from nniweb.http.renderers import ExactJSONRenderer
 from nniweb.nniapi import documents, ports
 from nniweb.storage.own_files import COMMAND
 from trainingservice.rest.told_json import read_json
+from trainingservice.trial_job_status import TrialJobStatus
 from trainingservice.words.shown_value import shown
+from trialkeeper import contract
 
 #: update_type -> the names of its member in profiles, and the field here. nnictl up to 2.10 puts NNI 1's name beside
 #: the one that we have answered, and means what it has put there.
@@ -74,7 +76,7 @@ class NniView(APIView):
         return "id" if ports.is_of_nni_1(self.request) else "trialJobId"
 
     def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, APIException) and not isinstance(exc, ValidationError):
+        if isinstance(exc, APIException) and isinstance(exc.detail, str):
             response = exception_handler(exc, self.get_exception_handler_context())
             assert response is not None
             response.data = {"error": str(exc.detail)}
@@ -201,7 +203,8 @@ class TrialJobsView(NniView):
     def get(self, request: Request, experiment_id: str) -> Response:
         trials = self.trials()
         if status := request.query_params.get("status"):
-            trials = trials.filter(status=status)
+            # one that there is not may be a text that no database takes
+            trials = trials.filter(status=status) if status in list(TrialJobStatus) else trials.none()
         return Response(list(documents.trial_documents(trials, self.id_name)))
 
     def post(self, request: Request, experiment_id: str) -> Response:
@@ -227,7 +230,7 @@ class MetricDataView(NniView):
         trials = self.trials() if trial_id is None else self.trials().filter(public_id=trial_id)
         metrics = documents.metrics_of(trials)
         if kind := request.query_params.get("type"):
-            metrics = metrics.filter(kind=kind)
+            metrics = metrics.filter(kind=kind) if kind in contract.METRIC_KINDS else metrics.none()
         return Response(list(documents.metric_documents(metrics)))
 
 

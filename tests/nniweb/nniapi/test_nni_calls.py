@@ -165,6 +165,16 @@ def test_trials_are_submitted_and_canceled(nni, experiment) -> None:
     assert "must be an object" in nni("post", "trial-jobs", [1], status=400)["error"]
 
 
+@pytest.mark.parametrize("path", ["trial-jobs?status=%00", "metric-data?type=%00"])
+def test_a_filter_by_what_no_database_stores_finds_nothing(nni, finished, path) -> None:
+    assert nni("get", path) == []
+
+
+def test_parameters_that_no_database_stores_are_refused_with_a_sentence(nni) -> None:
+    error = nni("post", "trial-jobs", {"x": "\0"}, status=400)["error"]
+    assert error == "x: The text of x contains the character U+0000, which is not allowed in text."
+
+
 def test_results_from_elsewhere_are_for_the_tuner(nni, experiment) -> None:
     assert nni("post", "experiment/import-data", [{"parameter": {"x": 0.5}, "value": "0.25"},
                                                   {"parameter": {"x": 1}, "value": {"default": 2, "loss": 1}}]) is None
