@@ -80,7 +80,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
             return
         since = min(max(since, 0), LARGEST_REVISION)
         kind, _, public_id = topic.partition("/")
-        if not public_id.isascii():
+        if not _may_be_id(public_id):
             public_id = ""  # there is none such, and a database may not take it
         if kind == "experiments":
             self._watch_list(_shown(message.get("rows")))
@@ -179,7 +179,11 @@ def _shown(rows: Any) -> dict[str, int]:
     if not isinstance(rows, dict):
         return {}
     return {str(public_id): revision for public_id, revision in list(rows.items())[:MOST_ROWS]
-            if isinstance(revision, int) and public_id.isascii()}
+            if isinstance(revision, int) and _may_be_id(public_id)}
+
+
+def _may_be_id(text: str) -> bool:
+    return text.isascii() and text.isalnum()
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -419,6 +419,20 @@ def test_what_cannot_be_understood_gets_a_sentence(transactional: User) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("name", ["\0", "ü"])
+def test_a_name_that_no_database_takes_is_gone_like_any_other(transactional: User, name: str) -> None:
+    cookie = cookie_of(transactional)
+
+    async def scenario() -> None:
+        async with browser(cookie) as page:
+            for topic in (f"experiment/{name}", f"log/{name}", f"trial/{name}"):
+                assert await watch(page, topic) == {"topic": topic, "gone": True}
+            listed = await watch(page, "experiments", rows={name: 1, "never": 1})
+            assert listed["gone"] == ["never"]
+
+    run(scenario())
+
+
 def test_who_is_not_signed_in_is_told_with_a_code_the_page_knows(transactional: User) -> None:
     async def scenario() -> None:
         communicator = WebsocketCommunicator(application, "/live/", headers=[
