@@ -233,7 +233,8 @@ def test_a_reading_that_failed_is_made_up_for(transactional: User, make_attempt:
 def test_what_comes_without_a_revision_is_told_after_a_reading_that_failed(
         transactional: User, make_attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch) -> None:
     attempt, cookie = make_attempt(status="RUNNING", revision=1), cookie_of(transactional)
-    real, failures = frames.trial_frame, []
+    real = frames.trial_frame
+    failures: list[OperationalError] = []
 
     def failing_once(pk: int, since: int) -> Any:
         if failures:
@@ -306,7 +307,8 @@ def test_that_the_worker_went_is_told_after_a_look_that_failed(
     Worker.objects.create(id="w", host="here", pid=1, started_at=now, heard_at=now + timedelta(hours=1))
     cookie = cookie_of(transactional)
     monkeypatch.setattr(hub_module, "LOOK_SECONDS", 0.1)
-    real, failures = frames.revisions_of, []
+    real = frames.revisions_of
+    failures: list[OperationalError] = []
 
     def failing_once(pks: Any) -> dict[int, int]:
         if failures:
