@@ -61,7 +61,7 @@ ROUTES = (
     ("GET", re.compile(r"trials/([a-z0-9]{1,20})/keeper"), "keeper"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/next"), "next"),
     ("GET", re.compile(r"experiments/([a-z0-9]{1,12})/code"), "code"),
-    ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/((?s:.+))"), "file"),
+    ("PUT", re.compile(r"trials/([a-z0-9]{1,20})/files/(.+)", re.DOTALL), "file"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/missing"), "missing"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/several"), "put_chunks"),
     ("POST", re.compile(r"trials/([a-z0-9]{1,20})/chunks/fetch"), "get_chunks"),

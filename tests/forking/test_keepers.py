@@ -14,8 +14,10 @@ from tests.trialkeeper.keeper_run import ROOT, KeeperRun
 from trainingservice.keeper.keeper_bundle import build_keeper
 from trialkeeper.process_tree import MARK_VARIABLE
 
-#: Writes what a program has of who started it.
-TELL = "{ env | grep -v '^_=' | sort; pwd; umask; cat /proc/self/limits; trap; ls -l /proc/$$/fd | wc -l; } > \"$SEEN\""
+#: Writes what a program has of who started it. Its descriptors are counted by itself: in a pipe to another program the
+#: shell still has the ends of that pipe, or not.
+TELL = ("{ env | grep -v '^_=' | sort; pwd; umask; cat /proc/self/limits; trap; set -- /proc/$$/fd/*; echo $#; } "
+        "> \"$SEEN\"")
 
 
 def seen_by_a_trial(run: KeeperRun) -> list[str]:

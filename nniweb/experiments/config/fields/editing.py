@@ -177,17 +177,21 @@ def _as_written(old: Any, value: Any) -> Any:
 
 
 def _rounded(value: Any) -> str:
-    """What a value is to JavaScript, which knows only floats."""
+    """What a value is to JavaScript, which knows only floats, as JSON."""
+    return json.dumps(_in_floats(value))
+
+
+def _in_floats(value: Any) -> Any:
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {_rounded(item)}' for name, item in value.items())}}}"
+        return {name: _in_floats(item) for name, item in value.items()}
     if isinstance(value, list):
-        return f"[{', '.join(map(_rounded, value))}]"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return repr(float(value) + 0.0)
-        except OverflowError:
-            return repr(math.inf if value > 0 else -math.inf)
-    return repr(value)
+        return [_in_floats(item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    try:
+        return float(value) + 0.0
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _value_at(data: Any, path: Path) -> Any:
