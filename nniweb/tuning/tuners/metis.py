@@ -84,18 +84,21 @@ class Metis(SurrogateSearch):
         return likelier
 
     def _doubted(self) -> Parameters | None:
-        """The tried point whose result fits the others least, where one does not; it is tried again at most once."""
+        """The tried point whose result fits the others least, where one does not; it is tried again at most once, and
+        not where the space has been changed and does not have it any more.
+        """
         observed = self.results(self._most // 4, self._most)
         told = [self.records[place] for place in observed]
         rows = self._table.rows(record.coordinates for record in told)
         losses = scaled(np.array(list(observed.values())))
-        tried = Counter(point_key(record.parameters) for record in self.records if record.loss is not None)
-        again = [tried[point_key(record.parameters)] > 1 for record in told]
+        tried = Counter(point_key(record.parameters) for record in self.records)
+        is_left = [tried[point_key(record.parameters)] == 1 and self.space.contains(record.parameters)
+                   and self.space.allows(record.parameters) for record in told]
         others = GaussianProcess(nu=2.5, alpha=0.1)
         others.fit(self._table.features(rows), losses, self.seed % 2**31)
         means, _ = others.predict(self._table.features(rows))
         residuals = np.abs(losses - means)
-        residuals[again] = 0.0
+        residuals[np.logical_not(is_left)] = 0.0
         worst = int(np.argmax(residuals))
         spread = float(np.sqrt(np.mean(residuals**2)))
         return dict(told[worst].parameters) if spread > 0 and residuals[worst] > _DOUBTED * spread > 0.2 else None

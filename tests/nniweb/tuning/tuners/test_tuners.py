@@ -295,3 +295,23 @@ def test_metis_doubts_no_more_results_than_it_models(monkeypatch: pytest.MonkeyP
     with pytest.raises(Seen) as seen:
         tuner.ask(2 * most)
     assert seen.value.args == (most, most)
+
+
+def with_a_doubtful_result() -> tuple[Tuner, dict[str, Any]]:
+    """Metis after ten results, of which one does not fit the others, and that point."""
+    tuner = make("Metis", {"no_resampling": False, "optimize_mode": "minimize"}, {"x": QUADRATIC["x"]})
+    points = [{"x": -4.5 + number} for number in range(10)]
+    for point in points:
+        tuner.tell(None, point, 100.0 if point is points[4] else point["x"] ** 2, "SUCCEEDED")
+    return tuner, points[4]
+
+
+def test_metis_tries_a_doubtful_point_again_once_however_many_trials_run() -> None:
+    tuner, doubtful = with_a_doubtful_result()
+    assert [tuner.ask(number) == doubtful for number in range(4)] == [True, False, False, False]
+
+
+def test_metis_does_not_try_a_doubtful_point_again_that_a_changed_space_does_not_have() -> None:
+    tuner, doubtful = with_a_doubtful_result()
+    tuner.update_search_space(parse_search_space({"x": {"_type": "uniform", "_value": [doubtful["x"] + 0.1, 5]}}))
+    assert tuner.space.contains(tuner.ask(0))
