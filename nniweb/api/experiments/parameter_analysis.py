@@ -62,7 +62,8 @@ class ParameterColumnsSerializer(serializers.Serializer[Any]):
     optimize_mode = serializers.ChoiceField(choices=Experiment.OptimizeMode.choices, help_text=(
         "Whether smaller or greater values are better: as in the experiment, or as requested."))
     rank = serializers.ListField(child=serializers.IntegerField(), help_text=(
-        "Its rank among all trials with a result, including those that are left out here; 0 is the best."))
+        "Its rank among all trials with a result, including those that are left out here; 0 is the best. Results that "
+        "break a constraint on outcomes, and proposals that were not run in full, come last."))
     columns = ParameterColumnSerializer(many=True)
     trials = serializers.IntegerField(help_text="Trials with a final result.")
     left_out = serializers.IntegerField(help_text=(

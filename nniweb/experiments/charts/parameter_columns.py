@@ -51,12 +51,15 @@ class Results:
     sequence_ids: list[int]
     values: list[float]
     columns: list[Column]
+    #: Places of those that are never the best: they break a constraint on outcomes, or were not run in full.
+    uncounted: frozenset[int] = frozenset()
 
     @cached_property
     def best_first(self) -> list[int]:
-        """Places of the trials, the best first; of equals the earlier one."""
+        """Places of the trials, the best first; of equals the earlier one. Those that are never the best come last."""
         # sorting keeps the order of equals, also turned round
-        return sorted(range(len(self.values)), key=self.values.__getitem__, reverse=self.greater_is_better)
+        places = sorted(range(len(self.values)), key=self.values.__getitem__, reverse=self.greater_is_better)
+        return sorted(places, key=self.uncounted.__contains__) if self.uncounted else places
 
     @cached_property
     def rank(self) -> dict[int, int]:
@@ -117,29 +120,33 @@ def results_of(experiment: Experiment, metric: str | None = None, otherwise: str
 def _read(experiment: Experiment, version: tuple[int, int, int], metric: str | None, number_of: int, mode: str
           ) -> Results:
     given = TrialParameters.objects.filter(trial__experiment=experiment, trial__status__in=RESULTS)
+    uncounted = Q(trial__feasible=False)
     if metric is None and experiment.multi_phase:  # each parameter set of a trial has a result of its own
         given = given.annotate(number=F("final_number"))
     elif metric is None and experiment.has_replicates:  # each proposal once, by its first trial
         given = TrialParameters.objects.filter(
             trial__experiment=experiment, trial__sequence_id=F("trial__proposal__first_sequence_id")).exclude(
             trial__proposal__state=ProposalState.OPEN).filter(index=0).annotate(number=F("trial__proposal__mean"))
+        uncounted = Q(trial__proposal__state=ProposalState.DROPPED)
     elif metric is None:
         given = given.filter(index=0).annotate(number=F("trial__final_number"))
     else:
         given = given.filter(index=F("trial__result_index")).annotate(
             of_metric=FilteredRelation("trial__metric_numbers", condition=Q(trial__metric_numbers__metric=number_of)),
             number=F("of_metric__final"))
-    rows = given.filter(number__isnull=False).annotate(text=Cast("value", TextField())).order_by(
-        "trial__sequence_id", "index").values_list("trial__public_id", "trial__sequence_id", "number", "text").iterator(
-        READ_AT_ONCE)
+    rows = given.filter(number__isnull=False).annotate(text=Cast("value", TextField()), uncounted=uncounted).order_by(
+        "trial__sequence_id", "index").values_list("trial__public_id", "trial__sequence_id", "number", "text",
+                                                   "uncounted").iterator(READ_AT_ONCE)
     ids: list[str] = []
     sequence_ids: list[int] = []
     values: list[float] = []
     points: list[Any] = []
+    behind: set[int] = set()
     while chunk := list(islice(rows, READ_AT_ONCE)):
+        behind.update(len(ids) + place for place, row in enumerate(chunk) if row[4])
         ids += [row[0] for row in chunk]
         sequence_ids += [row[1] for row in chunk]
         values += [float(row[2] or 0.0) for row in chunk]
         points += json.loads(f"[{','.join(row[3] or 'null' for row in chunk)}]")  # one by one takes four times as long
     return Results(metric, version, experiment.revision, mode == Experiment.OptimizeMode.MAXIMIZE, ids, sequence_ids,
-                   values, columns_of(experiment.search_space, points))
+                   values, columns_of(experiment.search_space, points), frozenset(behind))

@@ -9,7 +9,8 @@ from django.utils import timezone
 from nniweb.experiments.charts.parameter_axes import Axis, Column, columns_of
 from nniweb.experiments.charts.parameter_columns import BEST_DRAWN, FEWEST_DRAWN, MOST_DRAWN, Results, results_of
 from nniweb.experiments.charts.parameter_importance import FEWEST_LOOKED_AT, MOST_TRIALS, most_looked_at
-from nniweb.experiments.models import Experiment, Trial, TrialParameters
+from nniweb.experiments.models import Experiment, Proposal, Trial, TrialParameters
+from nniweb.experiments.models.proposal import ProposalState
 
 Make = Callable[..., Experiment]
 
@@ -73,6 +74,23 @@ def test_results_are_read_once_until_one_more_comes(make_experiment: Make,
         assert results_of(experiment) is results
     add_results(experiment, [({"x": 1.0}, 2.0)])
     assert results_of(experiment).values == [1.0, 3.0, 2.0]
+
+
+def test_results_that_break_a_constraint_on_outcomes_come_after_all_others(make_experiment: Make) -> None:
+    experiment = make_experiment(optimize_mode="maximize", outcome_constraints=["latency <= 20"])
+    add_results(experiment, [({"x": 0.25}, 1.0), ({"x": 0.5}, 9.0), ({"x": 0.75}, 3.0)])
+    Trial.objects.filter(experiment=experiment).update(feasible=True, revision=7)
+    Trial.objects.filter(experiment=experiment, sequence_id=1).update(feasible=False)
+    assert results_of(experiment).best_first == [2, 0, 1]
+
+
+def test_a_proposal_that_was_not_run_in_full_comes_after_all_that_were(make_experiment: Make) -> None:
+    experiment = make_experiment(optimize_mode="maximize", replicates={"n": 3})
+    add_results(experiment, [({"x": 0.25}, 0.9), ({"x": 0.5}, 0.8)])
+    for number, (mean, state) in enumerate([(0.7, ProposalState.COMPLETE), (0.8, ProposalState.DROPPED)]):
+        proposal = Proposal.objects.create(experiment=experiment, first_sequence_id=number, mean=mean, state=state)
+        Trial.objects.filter(experiment=experiment, sequence_id=number).update(proposal=proposal, revision=8)
+    assert results_of(experiment).best_first == [0, 1]
 
 
 def test_of_many_trials_the_best_and_an_even_choice_of_the_others_are_drawn(make_experiment: Make) -> None:
