@@ -116,7 +116,8 @@ class CoordinateTable:
 
         def pick(path: Path, parameter: Parameter) -> float | int:
             value = float(row[self._place[path]])
-            return value if isinstance(parameter, Numeric) else int(value)
+            # the last place of more than 2**53 is no float: the next one is that of the bound, which is never sampled
+            return value if isinstance(parameter, Numeric) else min(int(value), parameter.size - 1)
 
         return self._space.build(pick)
 

@@ -11,6 +11,7 @@ import pytest
 
 from nniweb.tuning.algorithms import build_tuner
 from nniweb.tuning.class_args import TpeOptions
+from nniweb.tuning.search_space.coordinate_table import CoordinateTable
 from nniweb.tuning.search_space.parser import parse_search_space
 from nniweb.tuning.search_space.space import point_key
 from nniweb.tuning.tuner_base.gaussian_process import GaussianProcess
@@ -315,3 +316,10 @@ def test_metis_does_not_try_a_doubtful_point_again_that_a_changed_space_does_not
     tuner, doubtful = with_a_doubtful_result()
     tuner.update_search_space(parse_search_space({"x": {"_type": "uniform", "_value": [doubtful["x"] + 0.1, 5]}}))
     assert tuner.space.contains(tuner.ask(0))
+
+
+def test_the_upper_bound_of_the_widest_randint_is_not_proposed() -> None:
+    space = parse_search_space({"n": {"_type": "randint", "_value": [-2**53, 2**53]}})
+    table = CoordinateTable(space)
+    last = table.rows([space.coordinates({"n": 2**53 - 1})])
+    assert space.contains(table.parameters(last[0]))
