@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shlex
 import time
@@ -232,7 +233,8 @@ def _sent(value: Any, distribution: BaseDistribution | None) -> Any:
 
 def _are_plain(choices: Iterable[Any]) -> bool:
     choices = list(choices)
-    return all(isinstance(choice, str | int | float | bool) for choice in choices) and len(set(choices)) == len(choices)
+    return all(isinstance(choice, str | int) or isinstance(choice, float) and math.isfinite(choice)
+               for choice in choices) and len(set(choices)) == len(choices)
 
 
 def _search_space(known: Mapping[str, BaseDistribution], proposals: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:

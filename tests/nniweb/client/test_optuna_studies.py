@@ -15,8 +15,10 @@ from optuna.trial import TrialState
 
 from nniweb.client.errors import Conflict, FieldError, Refused
 from nniweb.client.optuna import run_study, study_of
+from nniweb.client.optuna.script_search import _search_space
 from nniweb.client.optuna.study_space import StudySpace
 from nniweb.tuning.search_space.parser import parse_search_space
+from trialkeeper.nni.optuna import chosen
 
 SPACE: dict[str, Any] = {
     "lr": {"_type": "loguniform", "_value": [0.0001, 0.1]}, "x": {"_type": "uniform", "_value": [-5, 5]},
@@ -47,6 +49,15 @@ def test_what_a_study_chooses_is_a_point_of_the_search_space_and_is_found_again_
         sizes.add(json.dumps(parameters["sizes"]))
     assert (kinds, sizes) == ({'"a"', "1", "true", "null"}, {"[1, 2]", '{"a": 3}', "4"})
     assert space.proposed({"lr": 0.01}) is None, "the process ended before the others were chosen"
+
+
+def test_options_of_a_script_that_json_does_not_have_are_sent_as_text_and_found_again_by_the_trial() -> None:
+    choices = [1.0, math.inf, -math.inf, math.nan]
+    distribution = optuna.distributions.CategoricalDistribution(choices)
+    [_, sent] = _search_space({"clip": distribution}).values()
+    parse_search_space({"clip": sent})
+    assert [chosen({"clip": value}, "clip", distribution) for value in sent["_value"]] == pytest.approx(
+        choices, nan_ok=True)
 
 
 def test_types_that_optuna_does_not_have_are_named() -> None:
