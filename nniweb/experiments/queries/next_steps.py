@@ -78,10 +78,11 @@ def _searches(experiment: Experiment) -> bool:
 
 def _since_best(progress: Progress) -> int | None:
     """How many trials after the best one have run to their end, at least; None where there is none, as with several
-    objectives. Those that wait, run or were cancelled brought nothing because they could not.
+    objectives. Those that wait, run or were cancelled brought nothing because they could not. Of the best proposal no
+    replicate counts.
     """
     if progress.best_sequence_id is None:
         return None
     cancelled = sum(progress.counts[status.value] for status in (TrialJobStatus.USER_CANCELED,
                                                                  TrialJobStatus.SYS_CANCELED))
-    return max(0, progress.ended - cancelled - 1 - progress.best_sequence_id)
+    return max(0, progress.ended - cancelled - (progress.best_replicates or 1) - progress.best_sequence_id)

@@ -10,7 +10,8 @@ from django.urls import reverse
 from nniweb.dashboard.experiment_tabs.head import TABS
 from nniweb.dashboard.page_data import json_texts
 from nniweb.dashboard.words import ordinal
-from nniweb.experiments.models import Attempt, Experiment, Trial, TrialParameters
+from nniweb.experiments.models import Attempt, Experiment, Proposal, Trial, TrialParameters
+from nniweb.experiments.models.proposal import ProposalState
 from nniweb.experiments.queries.next_steps import next_steps
 from nniweb.experiments.results.progress import progress_of
 from nniweb.experiments.results.rank import rank_of
@@ -100,6 +101,15 @@ def test_what_to_do_next(make_experiment: Make, fields: dict[str, str], statuses
     assert said in steps[0].message
     assert steps[0].where == where
     assert len(steps) <= 2
+
+
+def test_replicates_of_the_best_proposal_are_no_trials_that_brought_no_better_result(make_experiment: Make) -> None:
+    experiment = filled(make_experiment(status="DONE", replicates={"n": 10}), *["SUCCEEDED"] * 10)
+    proposal = Proposal.objects.create(experiment=experiment, first_sequence_id=0, state=ProposalState.COMPLETE,
+                                       mean=0.46, value_count=10)
+    Trial.objects.filter(experiment=experiment).update(proposal=proposal)
+    [step] = next_steps(experiment, progress_of([experiment], experiment.created_at)[experiment.pk])
+    assert "no better result" not in step.message
 
 
 @pytest.mark.parametrize(("fields", "others", "said"), [
