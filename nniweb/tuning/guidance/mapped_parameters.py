@@ -6,6 +6,7 @@ such. A value outside the range is not moved to the border: nothing was measured
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,14 +76,14 @@ def _nearest(parameter: Parameter, value: Any) -> tuple[str, Any]:
     if not isinstance(parameter, Numeric | RandInt):
         fits = bool(SearchSpace({"one": parameter}).coordinates({"one": value}))
         return ("", value) if fits else (NO_OPTION, None)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return OTHER_TYPE, None
     if isinstance(parameter, RandInt):
         whole = round(value)
         return ("", whole) if parameter.low <= whole < parameter.high else (OUTSIDE, None)
     if parameter.holds(value):
         return "", value
-    if parameter.q is None:
+    if parameter.q is None or math.isinf(value / parameter.q):
         return OUTSIDE, None
     near = round(value / parameter.q) * parameter.q
     return ("", near) if parameter.holds(near) else (OUTSIDE, None)

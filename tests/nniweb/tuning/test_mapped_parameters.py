@@ -31,6 +31,7 @@ def test_a_number_goes_to_the_nearest_value(name: str, value: float, here: float
 @pytest.mark.parametrize(("change", "misfits"), [
     ({"lr": 2}, {"lr": "outside"}), ({"units": 300}, {"units": "outside"}), ({"layers": 9}, {"layers": "outside"}),
     ({"lr": "0.1"}, {"lr": "other_type"}), ({"lr": True}, {"lr": "other_type"}),
+    ({"lr": 10**400}, {"lr": "other_type"}), ({"units": 10**400}, {"units": "other_type"}),
     ({"act": "gelu"}, {"act": "no_option"}), ({"model": {"_name": "rnn"}}, {"model": "no_option"}),
     ({"model": "cnn"}, {"model": "other_type"}),
     ({"model": {"_name": "cnn", "kernel": 7}}, {"model.kernel": "no_option"})])
@@ -39,6 +40,11 @@ def test_a_value_that_the_space_does_not_have_makes_the_result_unusable(
     mapped = map_parameters(SPACE, {**GOOD, **change})
     assert mapped.misfits == misfits
     assert not mapped.is_usable
+
+
+def test_a_number_of_which_the_steps_cannot_be_counted_is_outside() -> None:
+    space = parse_search_space({"x": {"_type": "quniform", "_value": [0, 1, 1e-10]}})
+    assert map_parameters(space, {"x": 1e300}).misfits == {"x": "outside"}
 
 
 def test_parameters_that_only_one_of_them_has_leave_the_rest() -> None:
