@@ -63,10 +63,15 @@ def value_of(text: str | None) -> Any:
 
 
 def number_in(value: Any) -> float | None:
-    """The number that counts of a reported value: itself, or that of "default"."""
+    """The number that counts of a reported value: itself, or that of "default". None: too large for a float."""
     if isinstance(value, Mapping):
         value = value.get("default")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def metric_records(export: Mapping[str, Any]) -> Records:

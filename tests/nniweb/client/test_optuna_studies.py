@@ -119,6 +119,12 @@ def test_states_values_and_parameters_outside_of_the_present_search_space_are_th
     assert math.isnan(table["value"][2])
 
 
+def test_a_reported_number_that_is_too_large_is_left_out() -> None:
+    rows = [{"status": "SUCCEEDED", "final_number": 0.5, "intermediate": [f"1{'0' * 400}", "0.5"]}]
+    [trial] = study_of(Finished(rows)).trials  # type: ignore[arg-type]
+    assert (trial.value, trial.intermediate_values) == (0.5, {1: 0.5})
+
+
 def test_a_second_look_adds_new_trials_and_the_ends_of_running_ones() -> None:
     storage = optuna.storages.InMemoryStorage()
     study_of(Finished(ROWS), storage)  # type: ignore[arg-type]
