@@ -356,7 +356,9 @@ class SearchSpace:
 
 
 def point_key(parameters: object) -> str:
-    """A text that is equal for equal points, also after a database has turned 2.0 into 2 or moved keys about."""
+    """A text that is equal for equal points, also after a database has turned 2.0 into 2 (PostgreSQL 1e20 into a whole
+    number) or moved keys about.
+    """
     return json.dumps(_with_real_numbers(parameters), sort_keys=True)
 
 
@@ -365,7 +367,8 @@ def _with_real_numbers(value: object) -> object:
         return {key: _with_real_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_with_real_numbers(item) for item in value]
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER \
+            and float(value) == value:
         return float(value)
     return value
 

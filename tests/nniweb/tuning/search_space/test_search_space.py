@@ -181,6 +181,8 @@ def test_true_one_and_one_point_zero_are_different_options() -> None:
     assert space.coordinates({"x": 1.0}) == {("x",): 1}
     assert space.coordinates({"x": "1"}) == {("x",): 2}
     assert point_key({"a": 2.0, "b": 1}) == point_key({"b": 1.0, "a": 2})
+    assert point_key({"a": 1e20}) == point_key({"a": 10**20})
+    assert len({point_key(value) for value in (2**53, 2**53 + 1, 10**400, 10**400 + 1)}) == 4
 
 
 def test_coordinates_leave_out_what_an_edited_space_no_longer_has() -> None:
