@@ -9,7 +9,8 @@ class Worker(models.Model):
     id = models.CharField(max_length=40, primary_key=True)
     host = models.CharField(max_length=255)
     pid = models.PositiveIntegerField()
-    #: Start time of the process in clock ticks since boot: tells it from a later one with the same pid.
+    #: Start time of the process in clock ticks since boot, which tells it from a later one with the same pid, and from
+    #: where it is seen.
     pid_started = models.CharField(max_length=40, blank=True)
     started_at = models.DateTimeField()
     heard_at = models.DateTimeField()

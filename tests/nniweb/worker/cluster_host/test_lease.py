@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from nniweb.experiments.clusters.lease import Lease, LeaseLost
 from nniweb.experiments.models import Cluster, Worker
+from nniweb.process import process_identity
 from nniweb.process.process_identity import own_start_time, start_time_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -106,6 +107,17 @@ def test_a_holder_whose_process_is_gone_from_this_host_is_replaced_at_once(clust
 def test_a_holder_on_another_host_is_waited_for(cluster: Cluster) -> None:
     now = timezone.now()
     Worker.objects.create(id="one", host="elsewhere", pid=1, pid_started="1", started_at=now, heard_at=now)
+    acquire(cluster, "one")
+    assert acquire(cluster, "two") is None
+
+
+def test_a_holder_that_is_not_seen_from_here_is_waited_for_though_its_host_has_the_same_name(
+        cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = timezone.now()
+    with monkeypatch.context() as there:
+        there.setattr(process_identity, "seen_processes", lambda: "another container")
+        Worker.objects.create(id="one", host=socket.gethostname(), pid=1, pid_started=own_start_time(),
+                              started_at=now, heard_at=now)
     acquire(cluster, "one")
     assert acquire(cluster, "two") is None
 
