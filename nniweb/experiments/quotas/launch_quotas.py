@@ -49,7 +49,8 @@ def why_not_this_priority(owner: User | None, group: Group | None, priority: int
 
 def _quotas_of(owner: User | None, group: Group | None) -> list[tuple[Quota, Q]]:
     """What holds for an experiment of theirs: the quota, and which experiments count."""
-    quotas = {(quota.user_id, quota.group_id): quota for quota in Quota.objects.select_for_update()}
+    # in the order in which whoever starts trials holds them
+    quotas = {(quota.user_id, quota.group_id): quota for quota in Quota.objects.select_for_update().order_by("pk")}
     of_owner = quotas.get((owner.pk, None)) or quotas.get((None, None)) if owner is not None else None
     of_group = quotas.get((None, group.pk)) if group is not None else None
     found = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import given, settings
@@ -170,6 +170,14 @@ def test_one_experiment_too_many_is_refused_however_it_would_go_on(make_experime
     with pytest.raises(Refused, match="The quota of bob allows 0 experiments"):
         intents.hand_over(running, busy)
     intents.hand_over(ended, busy)
+
+
+def test_a_launch_holds_quotas_in_the_order_of_their_keys_as_whoever_starts_trials_does(admin: User) -> None:
+    Quota.objects.create(user=admin, max_gpus=1)
+    with transaction.atomic(), CaptureQueriesContext(connection) as asked:
+        why_not_so_many_gpus(admin, None, 1)
+    [sql] = [query["sql"] for query in asked if 'FROM "experiments_quota"' in query["sql"]]
+    assert 'ORDER BY "experiments_quota"."id" ASC' in sql, "else each waits for the other on PostgreSQL"
 
 
 def test_a_priority_that_a_group_allows_is_not_taken_out_of_the_group_but_by_administrators(
