@@ -158,13 +158,16 @@ class ServerLock:
         return self.folder / "server.json"
 
     def acquire(self) -> None:
-        """Raises DataFolderLocked."""
+        """Raises DataFolderLocked, or OSError where the folder's file system has no locks."""
         file = open(self.folder / "server.lock", "a")  # noqa: SIM115  # held until release()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.close()
             raise DataFolderLocked(self.folder, read_address_file(self.address_file)) from None
+        except OSError:
+            file.close()
+            raise
         self._file = file
 
     def is_held(self) -> bool:

@@ -1,5 +1,7 @@
 """The data folder is private, its keys are made once, and one server uses it."""
 
+import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -59,6 +61,16 @@ def test_a_second_server_is_told_who_has_the_folder(tmp_path: Path) -> None:
     again = data_folder.ServerLock(tmp_path)
     again.acquire()
     again.release()
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_server(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match="No locks available"):
+        data_folder.ServerLock(tmp_path).acquire()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null"])
