@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
 from django.utils import timezone
 
 from nniweb.database.outage_logs import first_line, takes_nothing
@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 def store(deliveries: Sequence[Delivery]) -> list[Answer]:
     """Store all deliveries, answers in their order. When this returns the acknowledged entries are durable.
 
-    An entry the database refuses is isolated by halving and rejected; what goes wrong with the
-    database itself (disk full, server gone) answers 503, and keepers keep their journals.
+    An entry the database refuses for what is in it is isolated by halving and rejected; what goes wrong with the
+    database itself (disk full, server gone, a damaged table) answers 503, and keepers keep their journals.
     """
     try:
         answers = _store_new(deliveries)
@@ -48,7 +48,13 @@ def store(deliveries: Sequence[Delivery]) -> list[Answer]:
             if connection.vendor == "postgresql":
                 drop_connection()
             return [busy("The server's database cannot take reports at the moment.") for _ in deliveries]
-        return _store_halves(deliveries) if len(deliveries) > 1 else [_store_without_poison(deliveries[0])]
+        if len(deliveries) > 1:
+            return _store_halves(deliveries)
+        if isinstance(error, DataError | IntegrityError):
+            return [_store_without_poison(deliveries[0])]
+        logger.error("a report of job %s is refused at the moment; the database is damaged, or not as this program "
+                     "needs it: %s", deliveries[0].job_name, first_line(error))
+        return [busy("The server's database cannot take this report at the moment.")]
     except Overtaken:
         if len(deliveries) > 1:
             return _store_halves(deliveries)

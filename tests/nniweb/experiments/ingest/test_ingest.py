@@ -223,6 +223,36 @@ def test_an_entry_the_database_refuses_is_isolated(make_attempt) -> None:
         [(attempt.job_name, 2), (attempt.job_name, 4), (other.job_name, 2)])
 
 
+@pytest.mark.django_db(transaction=True)
+def test_no_entry_is_rejected_for_what_is_wrong_with_the_database_itself(make_attempt) -> None:
+    attempt, other = make_attempt(), make_attempt()
+    damaged = "UPDATE sqlite_schema SET rootpage = {} WHERE name = 'experiments_metric'"
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":  # the table is damaged, as by a bad disk
+            cursor.execute("SELECT max(rootpage) FILTER (WHERE name = 'experiments_metric'),"
+                           " min(rootpage) FILTER (WHERE type = 'index') FROM sqlite_schema")
+            [(root, of_an_index)] = cursor.fetchall()
+            begin, end = (["PRAGMA writable_schema=ON", damaged.format(page), "PRAGMA writable_schema=RESET"]
+                          for page in (of_an_index, root))
+        else:  # it is missing, as after half a restore
+            begin, end = (["ALTER TABLE experiments_metric RENAME TO away"],
+                          ["ALTER TABLE away RENAME TO experiments_metric"])
+    send = [Delivery(attempt.job_name, None, report(started(), metric(2), metric(3)), timezone.now()),
+            Delivery(other.job_name, None, report(started()), timezone.now())]
+    with connection.cursor() as cursor:
+        for statement in begin:
+            cursor.execute(statement)
+    try:
+        answers = reports.store(send)
+    finally:
+        with connection.cursor() as cursor:
+            for statement in end:
+                cursor.execute(statement)
+    assert [answer.status for answer in answers] == [503, 200], "those that it can take are stored"
+    assert [answer.status for answer in reports.store(send)] == [200, 200]
+    assert sorted(Metric.objects.values_list("n", flat=True)) == [2, 3]
+
+
 def test_a_failing_trial_says_why_with_its_last_words(make_attempt) -> None:
     attempt = make_attempt()
     deliver(attempt, started(), output(2, "Traceback...\nValueError: no such data\n\n", "stderr"))
