@@ -14,8 +14,9 @@ from typing import Any
 
 import orjson
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError
 
+from nniweb.database.outage_logs import takes_nothing
 from nniweb.experiments.ingest.report_answers import Answer
 from nniweb.experiments.models.account import hash_of
 from nniweb.http.asgi import (
@@ -137,7 +138,9 @@ class KeeperApplication:
                 limits.answered(caller, address, counted.status)
         except RefusedReport as error:
             await send_document(send, error.status, error.document(settings.INSTALLATION_ID), error.retry_after)
-        except (OperationalError, InterfaceError) as error:
+        except (DatabaseError, InterfaceError) as error:
+            if not takes_nothing(error):
+                raise
             logger.warning("a keeper is asked to retry; the database's error: %s", error)
             await send_document(send, 503, error_document(
                 contract.ERROR_BUSY, "The server's database cannot be used at the moment."), retry_after=2)

@@ -1,15 +1,15 @@
 """How programs and signed-in browsers prove who they are."""
 
-from contextlib import suppress
 from datetime import datetime, timedelta
 
-from django.db import OperationalError
+from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 from rest_framework import authentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
+from nniweb.database.outage_logs import takes_nothing
 from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope, hash_of
@@ -66,8 +66,11 @@ class TokenAuthentication(authentication.BaseAuthentication):
     def _note_use(token: ApiToken, now: datetime) -> None:
         if token.last_used_at is None or now - token.last_used_at >= USE_NOTED_EVERY:
             due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
-            with suppress(OperationalError):  # on a full disk looking still works
+            try:
                 ApiToken.objects.filter(due, pk=token.pk).update(last_used_at=now)
+            except DatabaseError as error:
+                if not takes_nothing(error):  # on a full disk, and after a fail-over, looking still works
+                    raise
 
 
 class SessionAuthentication(authentication.SessionAuthentication):

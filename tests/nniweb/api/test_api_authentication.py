@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
-from django.db import OperationalError, connection
+import psycopg
+import pytest
+from django.db import DatabaseError, InternalError, OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -62,12 +64,20 @@ def test_a_session_may_look_and_needs_the_csrf_token_to_change(ada, make_experim
     assert accepted.status_code == 200
 
 
-def test_on_a_full_disk_a_token_still_lets_look(transactional_db, ada) -> None:
+def read_only() -> InternalError:
+    """As after a fail-over."""
+    error = InternalError("cannot execute UPDATE in a read-only transaction")
+    error.__cause__ = psycopg.errors.ReadOnlySqlTransaction()
+    return error
+
+
+@pytest.mark.parametrize("error", [OperationalError("database or disk is full"), read_only()])
+def test_where_nothing_can_be_written_a_token_still_lets_look(transactional_db, ada, error: DatabaseError) -> None:
     client = APIClient(headers={"Authorization": f"Token {ApiToken.make(ada)}"})
 
     def refuse(execute, sql, params, many, context):
         if sql.startswith("UPDATE"):
-            raise OperationalError("database or disk is full")
+            raise error
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(refuse):

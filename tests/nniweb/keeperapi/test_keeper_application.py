@@ -5,7 +5,9 @@ import gzip
 import json
 from typing import Any
 
+import psycopg
 import pytest
+from django.db import InternalError
 
 from nniweb.experiments.ingest.report_intervals import Fleet, intervals
 from nniweb.experiments.models import Attempt, Metric, Trial, TrialFile
@@ -407,6 +409,21 @@ def test_a_database_that_is_away_is_answered_with_503_and_the_report_is_taken_la
     assert (status, headers["retry-after"]) == (503, "1")
     monkeypatch.setattr(reports, "_store", real)
     assert call(application, "POST", path, document(STARTED))[0] == 200
+
+
+def test_a_file_is_asked_for_again_while_the_database_only_reads(application, make_attempt, monkeypatch) -> None:
+    attempt = make_attempt()
+    path = f"trials/{attempt.job_name}/files/model.bin"
+
+    def read_only(self, *args, **more):
+        raise InternalError("cannot execute INSERT in a read-only transaction") \
+            from psycopg.errors.ReadOnlySqlTransaction()
+
+    with monkeypatch.context() as after_a_fail_over:
+        after_a_fail_over.setattr(TrialFile, "save", read_only)
+        status, headers, _ = call(application, "PUT", path, b"x")
+    assert (status, headers["retry-after"]) == (503, "2")
+    assert call(application, "PUT", path, b"x")[0] == 200
 
 
 def test_a_file_that_cannot_be_stored_now_is_asked_for_again_and_leaves_nothing_behind(application, make_attempt,
