@@ -58,7 +58,9 @@ _silence = Silence()
 
 
 class AnsweredConnection(psycopg.Connection[Any]):
-    """psycopg's connection, whose statements fail where the server has become silent."""
+    """psycopg's connection, whose statements fail where the server has become silent. It ends where the server refuses
+    to write: from a pool it would come again and again.
+    """
 
     @classmethod
     def connect(cls, *args: Any, **kwargs: Any) -> Any:
@@ -78,6 +80,9 @@ class AnsweredConnection(psycopg.Connection[Any]):
                 if _silence.is_known:
                     _silence.heard()
                 return answer
+            except errors.ReadOnlySqlTransaction:
+                self.pgconn.finish()  # after a fail-over a new connection leads to the server that writes
+                raise
             except errors._WaitTimeout:
                 if not _silence.is_silent(self._server_answers):
                     waited = _goes_on(gen)

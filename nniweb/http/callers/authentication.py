@@ -13,6 +13,7 @@ from nniweb.database.outage_logs import takes_nothing
 from nniweb.experiments.access.request_actor import known_as
 from nniweb.experiments.models import ApiToken, User
 from nniweb.experiments.models.account import Scope, hash_of
+from nniweb.experiments.sql.idle_connections import drop_connection
 from nniweb.http.callers.leash_table import why_refused
 from nniweb.storage.own_files import COMMAND
 
@@ -71,6 +72,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
             except DatabaseError as error:
                 if not takes_nothing(error):  # on a full disk, and after a fail-over, looking still works
                     raise
+                drop_connection()
 
 
 class SessionAuthentication(authentication.SessionAuthentication):
