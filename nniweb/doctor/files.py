@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.files.storage import default_storage
 
 from nniweb.doctor.findings import Finding, warning, well, wrong
+from nniweb.environment import text
 from nniweb.experiments.models import CodeArchive, CodeVariant, TrialFile
 from nniweb.experiments.sql.database_health import little_room
 from nniweb.storage.data_folder import why_half_restored
@@ -54,11 +55,11 @@ def folder() -> Iterator[Finding]:
 
 
 def keys() -> Iterator[Finding]:
-    """The files with keys: there, not empty, and for their owner only."""
+    """The files with keys: there, not empty, and for their owner only. Keys of the environment have no files."""
     path = Path(settings.DATA_FOLDER) / "keys"
     if not path.parent.is_dir():
         return
-    names = ["installation", *(["seal_keys"] if not settings.SEAL_KEYS else []), "secret_key"]
+    names = [name for name in ("installation", "seal_keys", "secret_key") if not text(f"NNIWEB_{name.upper()}")]
     faults = []
     for file in (path / name for name in names):
         if not file.is_file():

@@ -272,6 +272,18 @@ def test_a_full_disk_where_nothing_is_ever_removed_names_retention(installation:
     assert ["docs/retention.md" in remedy for remedy in remedies] == [True, False]
 
 
+def test_keys_of_the_environment_are_not_missed_in_the_data_folder(
+        installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNIWEB_SEAL_KEYS", Fernet.generate_key().decode())
+    monkeypatch.setenv("NNIWEB_SECRET_KEY", "k" * 60)
+    given = installation.folder / "of-the-service"
+    given.write_text("abc\n")
+    monkeypatch.setenv("NNIWEB_INSTALLATION_FILE", str(given))
+    for file in (installation.folder / "keys").iterdir():
+        file.unlink()
+    assert next(files.keys()).verdict is Verdict.WELL
+
+
 #: Each examination costs a third of a second; these are left to ``make test-all``.
 SLOW = {server_hangs, key_is_open_to_all, database_is_missing, database_is_locked,
         database_is_newer, machine_is_ill, host_has_another_name,
