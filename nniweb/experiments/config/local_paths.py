@@ -55,6 +55,10 @@ class LocalPaths:
         if not self.must_exist:
             return ""
         try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            return f"the path {path} is not UTF-8, so it cannot be stored; rename the {kind} or a folder above it"
+        try:
             if (path.is_dir() if kind == "folder" else path.is_file()):
                 return ""
             return f"{path} is not a {kind}" if path.exists() else f"there is no {kind} {path}"

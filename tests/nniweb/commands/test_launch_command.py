@@ -48,6 +48,16 @@ def run(*arguments: object) -> tuple[str, str]:
     return out.getvalue(), err.getvalue()
 
 
+@pytest.mark.django_db
+def test_a_code_folder_whose_name_is_not_utf_8_is_refused_with_a_sentence(config: Path, admin_user: User) -> None:
+    config.write_text(CONFIG.replace("searchSpaceFile: search_space.json",
+                                     "searchSpace: {x: {_type: uniform, _value: [0, 1]}}"))
+    folder = config.parent.rename(os.fsdecode(os.fsencode(config.parent.parent) + b"/caf\xe9"))
+    with pytest.raises(CommandError, match="trialCodeDirectory: .* is not UTF-8"):
+        run(folder / "config.yml")
+    assert not Experiment.objects.exists()
+
+
 def test_a_file_is_launched_for_the_first_administrator(config, admin) -> None:
     out, err = run(config)
     experiment = Experiment.objects.get()
