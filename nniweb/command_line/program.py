@@ -6,6 +6,7 @@
 import os
 import signal
 import sys
+from io import TextIOWrapper
 from typing import TextIO
 
 from nniweb.process.garbage import do_not_look, look_seldom
@@ -19,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
     ends the process by its signal.
     """
     _open_closed_streams()
+    _write_all_characters()
     try:
         try:
             _run(arguments)
@@ -48,6 +50,12 @@ def _open_closed_streams() -> None:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             setattr(sys, name, open(number, "w", encoding="utf-8"))  # noqa: SIM115  for as long as the process lives
+
+
+def _write_all_characters() -> None:
+    """What the encoding of the output lacks, such as Latin-1 in an old locale, is written as an escape: no failure."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _let_go(stream: TextIO) -> None:
@@ -99,7 +107,8 @@ def _run(arguments: list[str] | None) -> None:
     if given[1:2] == ["doctor"]:
         _only_look("--json" in given)
     try:
-        execute_from_command_line(given)
+        # by this name: Django would call itself "python -m django"
+        execute_from_command_line([program_name(given), *given[1:]])
     except ImproperlyConfigured as error:  # a variable with a wrong value: the sentence names it
         sys.exit(str(error))
     except Exception as error:
