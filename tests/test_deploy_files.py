@@ -115,6 +115,32 @@ def test_the_units_for_several_hosts_start_what_the_containers_start() -> None:
             == [word for word in theirs if word not in ("0.0.0.0", "8080")]
 
 
+#: The programs that such a command calls; sudo writes its arguments into a log, as the real one does.
+STAND_INS = {
+    "sudo": 'echo "$*" >> sudo.log; [ "$1" != -u ] || shift 2; exec "$@"',
+    "setpriv": 'while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"',
+    ".venv/bin/python": 'echo "$NNIWEB_SECRET_KEY $NNIWEB_DATA $HOME: $*"',
+}
+
+
+def test_commands_with_the_settings_of_the_service_show_no_secret_to_other_users(tmp_path: Path) -> None:
+    commands = re.findall(r"sudo [^`\n]*-m nniweb \w+(?: FILE --force)?'?", (ONE_MACHINE / "README.md").read_text())
+    assert [re.findall(r"-m nniweb (\w+)", command) for command in commands] == [["restore"], ["migrate"]]
+    (tmp_path / "nniweb.env").write_text(
+        f"{(ONE_MACHINE / 'nniweb.env').read_text()}\n\nNNIWEB_SECRET_KEY=do-not&tell$\n")
+    for name, does in STAND_INS.items():
+        program = tmp_path / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{does}\n")
+        program.chmod(0o755)
+    for command in commands:
+        typed = command.replace("/etc/nniweb/", "").replace("\\|", "|")
+        said = subprocess.run(["sh", "-ec", typed], cwd=tmp_path, capture_output=True, text=True, check=True,
+                              env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=60).stdout
+        assert "do-not" not in (tmp_path / "sudo.log").read_text()
+        assert said.startswith("do-not&tell$ /var/lib/nniweb /var/lib/nniweb: -m nniweb "), typed
+
+
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze was found: apt-get install systemd")

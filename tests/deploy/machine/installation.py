@@ -93,8 +93,9 @@ class Installation(SystemdMachine):
 
     def nniweb(self, *command: str) -> str:
         """A command as the README runs it: as the service's user, with its settings."""
-        return self.shell(f"cd {HOME} && sudo -u nniweb env $(sudo cat /etc/nniweb/nniweb.env | grep -v '^#') "
-                          ".venv/bin/python -m nniweb \"$@\"", *command)
+        return self.shell(f"cd {HOME} && sudo sh -c 'export HOME=/var/lib/nniweb "
+                          "$(grep -v \"^#\" /etc/nniweb/nniweb.env); exec setpriv --reuid=nniweb --regid=nniweb "
+                          "--init-groups .venv/bin/python -m nniweb \"$@\"' sh \"$@\"", *command)
 
     def log(self, unit: str = "nniweb") -> str:
         return self.run("journalctl", f"--unit={unit}", "--output=cat", "--no-pager", "--lines=200").stdout
