@@ -20,8 +20,6 @@ from nniweb.middleware.nni_port import NNI_PORT
 from nniweb.middleware.origins import comes_from_own_page
 from nniweb.nniapi.stand_in import StandIn
 
-NNI_ROOT = "/api/v1/nni/"
-
 #: In the scope of a request through the port for NNI 1.
 OF_NNI_1 = "nniweb.nni_1"
 

@@ -69,7 +69,6 @@ class Mirror:
         self._faults = 0
         self._watch: Watch | None = None
         self._closed = False
-        self._wanted_list = False
         #: Why the copy is not fresh, a sentence; "" while it is.
         self.problem = "It is being read for the first time."
         self.lists = self.watches = 0  # how often each was asked for
@@ -124,22 +123,13 @@ class Mirror:
         with self._lock:
             return self._lock.wait_for(lambda: self._closed or not self.problem, timeout) and not self.problem
 
-    def list_soon(self) -> None:
-        """List again at the next occasion, whatever the watch says."""
-        with self._lock:
-            self._wanted_list = True
-            watch = self._watch
-            self._lock.notify_all()
-        if watch is not None:
-            watch.close()
-
     # --- the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
         while not self._closed:
             pause = 0.0
             try:
-                if not self._version or self._wanted_list or self._monotonic() - self._listed_at >= RELIST_EVERY:
+                if not self._version or self._monotonic() - self._listed_at >= RELIST_EVERY:
                     self._list()
                 if self._follow():
                     self._faults = 0
@@ -175,7 +165,6 @@ class Mirror:
     def _list(self) -> None:
         with self._lock:
             self._put_while_listing.clear()
-            self._wanted_list = False
         found: dict[str, Object] = {}
         query = {"labelSelector": self._selector, "limit": str(PAGE)}
         while True:
@@ -215,7 +204,7 @@ class Mirror:
             "timeoutSeconds": str(WATCH_SECONDS)}, SILENCE)
         with self._lock:
             self._watch = watch
-            if self._closed or self._wanted_list:
+            if self._closed:
                 watch.close()
         if self.problem and not self._closed:  # the list of before is as good as new: the watch tells the rest
             with self._lock:
@@ -232,7 +221,7 @@ class Mirror:
         finally:
             with self._lock:
                 self._watch = None
-        return self._was_good(began, count) or self._wanted_list
+        return self._was_good(began, count)
 
     def _was_good(self, began: float, count: int) -> bool:
         return count > 0 or self._monotonic() - began >= GOOD_WATCH

@@ -23,8 +23,6 @@ TOKEN_SECRET = "nniweb_keeper_token"
 _REPLICAS_PER_ROLE = 10_000
 #: In a container: which task of its role it is.
 _TASK_INDEX = "${PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX:-${FC_TASK_INDEX:-0}}"
-#: Of a user's document: a script with a role's own commands lies under this name beside its job.json.
-COMMANDS_FILE = "commands.sh"
 
 _NO_PYTHON = "The image has no python3, which the trial's keeper needs (3.8 or newer); choose an image that has it."
 

@@ -16,8 +16,6 @@ OUTPUT_FILE = "slurm.out"
 OWNER_FILE = "slurm_job"
 #: Laid by the service: run number n may begin (after Slurm queued the job again).
 AGAIN_FILE = "again-{}"
-#: Where a run leaves its files when Slurm runs the job again.
-BEFORE_FOLDER = "before-{}"
 #: Exit status of a job whose attempt belongs to another one, as the keeper's own; and of one without Python.
 NOT_OURS, NO_PYTHON = 82, 69
 #: What of an attempt's folder belongs to one run.

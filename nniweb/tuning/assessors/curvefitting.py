@@ -4,13 +4,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import OptimizeWarning, curve_fit
 
 from nniweb.tuning.assessors.assessor import Assessor
 from nniweb.tuning.class_args import CurvefittingArgs
-
-Curve = npt.NDArray[np.float64]
 
 # Of a longer curve so many points are fitted: a fit takes as long as it has points, and each result asks for one.
 _MOST_POINTS = 100

@@ -38,11 +38,6 @@ _NEVER_FALLING: dict[str, Callable[[float], float]] = {
     "floor": math.floor, "ceil": math.ceil}
 
 
-def may_be_true(tree: Node, ranges: Ranges) -> bool:
-    """False only where no values in these ranges make it true, or leave it without a say."""
-    return compiled(tree)(ranges)[0]
-
-
 def compiled(tree: Node) -> Possible:
     """Whether it may be true, and whether it may be false, for many ranges: the tree is looked through once. A walk
     through a grid asks ten thousands of times. What is known to have no range whatever the names have is not asked for.
