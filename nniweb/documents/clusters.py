@@ -61,6 +61,7 @@ class MachineSerializer(serializers.Serializer[Any]):
     def get_reason(self, machine: Machine) -> dict[str, Any] | None:
         return reason_document(machine.reason, machine.reason_arguments)
 
+    @extend_schema_field(GpuHolderSerializer(many=True))
     def get_gpu_holders(self, machine: Machine) -> list[dict[str, Any]]:
         holders: list[dict[str, Any]] = self.context["holders"].get(machine.identity, [])
         return holders

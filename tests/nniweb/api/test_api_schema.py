@@ -35,6 +35,11 @@ def test_every_operation_says_what_it_does_and_how_it_fails(schema) -> None:
             assert "default" in operation["responses"], f"{method} {path}"
 
 
+def test_the_schema_says_what_is_told_of_who_holds_gpus_of_a_machine(schema) -> None:
+    holders = schema["components"]["schemas"]["Machine"]["properties"]["gpu_holders"]
+    assert holders["items"] == {"$ref": "#/components/schemas/GpuHolder"}
+
+
 def test_the_schema_is_served_as_it_is_made_and_made_once(api, client, db, schema, monkeypatch) -> None:
     assert api.get("/api/schema/?format=json").json() == json.loads(json.dumps(schema, default=str))
     monkeypatch.setattr(SchemaGenerator, "parse", lambda *_: {})
