@@ -441,3 +441,17 @@ def test_the_page_of_a_trial_that_went_on_from_a_checkpoint_is_not_taken_anew_wi
         expect(page.locator("[data-cell=latest]")).to_contain_text(f"latest of {number}")
     assert len(asked) <= 1
     expect(page.locator("#metric-chart")).to_have_attribute("aria-label", re.compile("^5 intermediate results"))
+
+
+@pytest.mark.slow
+def test_a_long_path_in_the_history_makes_the_page_no_wider(server: RunningServer, open_page: Any, tmp_path: Path
+                                                            ) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "fail no such file: " + "/data/of/many/people" * 8)
+    page = open_trial(server, open_page, trials, width=720, height=450)  # a window of 1440 pixels at 200 %
+    expect(page.locator("#events")).to_contain_text("no such file", timeout=60_000)
+    for width in (1440, 768, 720, 390):
+        page.set_viewport_size({"width": width, "height": 450})
+        page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
+    page.goto(f"/experiments/{trials.experiment}/events/?of=trials")
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
