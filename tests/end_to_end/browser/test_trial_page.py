@@ -455,3 +455,25 @@ def test_a_long_path_in_the_history_makes_the_page_no_wider(server: RunningServe
         page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
     page.goto(f"/experiments/{trials.experiment}/events/?of=trials")
     page.wait_for_function("document.documentElement.scrollWidth <= 390")
+
+
+@pytest.mark.slow
+def test_after_a_dialog_the_focus_is_where_it_was(server: RunningServer, open_page: Any, tmp_path: Path) -> None:
+    trials = LedTrials(server, tmp_path, maxTrialNumber=1)
+    trials.tell(0, "final 0.5", "end")
+    page = open_trial(server, open_page, trials)
+    for name in ("Run again…", "Run with changes…"):
+        button = page.get_by_role("button", name=name)
+        button.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("dialog[open]")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(button).to_be_focused()
+    # what opened it is in a menu that has closed: the menu is focused
+    page.goto(f"/experiments/{trials.experiment}/")
+    menu = page.locator("#controls details.menu")
+    menu.locator("summary").click()
+    menu.get_by_role("button", name="Tuner…").click()
+    expect(page.locator("#tuner-dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(menu.locator("summary")).to_be_focused()
