@@ -1,7 +1,10 @@
 /**
  * Menus (details.menu) and panels (details.panel): Escape and a click elsewhere close them, and what is chosen closes a
- * menu of actions. One menu is open at a time.
+ * menu of actions. One menu is open at a time, and none lies beyond the edge of the window.
  */
+
+/** Pixels that stay free beside what is open. */
+const EDGE = 8;
 
 /** @param {Element | null} [except] */
 export function closeMenus(except = null) {
@@ -21,3 +24,13 @@ document.addEventListener("keydown", (event) => {
   opened.removeAttribute("open");
   opened.querySelector("summary")?.focus();
 });
+document.addEventListener("toggle", (event) => {
+  const opened = event.target instanceof Element && event.target.matches("details:is(.menu, .panel)[open]") ? event.target : null;
+  const box = /** @type {HTMLElement | null | undefined} */ (opened?.querySelector(":scope > :is(div, .sheet)"));
+  if (!box) return;
+  box.style.translate = "";
+  const { left, right } = box.getBoundingClientRect();
+  const beyond = right + EDGE - document.documentElement.clientWidth;
+  const shift = left < EDGE ? EDGE - left : -Math.max(0, Math.min(beyond, left - EDGE));
+  if (shift) box.style.translate = `${shift}px`;
+}, true);

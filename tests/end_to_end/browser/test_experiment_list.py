@@ -269,3 +269,15 @@ def test_further_filters_close_and_lie_over_nothing(server: RunningServer, open_
     summary.click()
     page.get_by_role("heading", name="Experiments", exact=True).click()
     expect(owner).to_be_hidden()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [620, 720, 900])
+def test_further_filters_lie_within_the_window(server: RunningServer, open_page: Any, fruit: dict[str, str],
+                                               width: int) -> None:
+    page = open_page(server, "/", width=width, height=450)
+    page.locator("summary", has_text="More filters").click()
+    page.wait_for_function("""width => {
+      const { left, right } = document.querySelector(".list-bar .sheet").getBoundingClientRect();
+      return left >= 0 && right <= width && document.documentElement.scrollWidth <= width;
+    }""", arg=width)
