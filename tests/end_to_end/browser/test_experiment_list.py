@@ -281,3 +281,15 @@ def test_further_filters_lie_within_the_window(server: RunningServer, open_page:
       const { left, right } = document.querySelector(".list-bar .sheet").getBoundingClientRect();
       return left >= 0 && right <= width && document.documentElement.scrollWidth <= width;
     }""", arg=width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 720, 1000, 1440])
+def test_how_long_it_still_takes_is_never_cut_off(server: RunningServer, open_page: Any, fruit: dict[str, str],
+                                                  width: int) -> None:
+    page = open_page(server, "/", width=width)
+    line = page.locator("#experiments td.progress .line").first
+    line.locator("[data-cell=time]").evaluate(
+        "cell => { cell.textContent = '13 h 59 min of 23 h 30 min, 10 h 48 min left'; }")
+    shown, needed = line.evaluate("line => [line.clientWidth, line.scrollWidth]")
+    assert needed <= shown
