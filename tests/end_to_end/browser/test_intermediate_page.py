@@ -138,3 +138,17 @@ def test_the_best_curve_is_drawn_on_top_of_all_others(server: RunningServer, ope
     curves = wait_for(page, lambda curves: len(curves) > 5)
     assert str(best) in names(curves)[-1], names(curves)
     assert curves[-1]["z"] == max(curve["z"] for curve in curves)
+
+
+@pytest.mark.slow
+def test_nothing_is_said_of_no_curves_before_the_server_has_answered(
+        server: RunningServer, open_page: Callable[..., Any], experiment: str) -> None:
+    page = open_page(server, "/")
+    held: list[Any] = []
+    page.route("**/series/**", lambda route: held.append(route))
+    page.goto(f"/experiments/{experiment}/intermediate/")
+    empty = page.locator("#no-curves")
+    expect(empty).to_have_text("Reading the curves …")
+    held.pop().continue_()
+    expect(empty).to_be_hidden()
+    expect(page.locator("#curves tbody tr").first).to_be_visible()

@@ -58,6 +58,9 @@ function wantedTrials() {
   return input("trials").value.split(/[\s,]+/).filter(Boolean);
 }
 
+/** Whether the curves of this choice are known; until then nothing is said of there being none. */
+let read = false;
+
 /** That retention removed what some of the trials had; "" where it did not. */
 let removedNote = "";
 
@@ -76,7 +79,7 @@ function draw() {
   element("log-y-choice").hidden = !chart.canBeLogarithmic;
   const empty = chart.curves.length === 0;
   element("no-curves").hidden = !empty;
-  element("no-curves").textContent = removedNote || NOTHING[which];
+  element("no-curves").textContent = !read ? "Reading the curves …" : removedNote || NOTHING[which];
   element("curve-chart").hidden = empty;
   element("curves").hidden = empty;
   const stopped = chart.curves.filter((curve) => curve.status === "EARLY_STOPPED").length;
@@ -97,6 +100,7 @@ async function load() {
   element("trials").removeAttribute("aria-invalid");
   if (which === "chosen" && trials.length === 0) {
     chart.curves = [];
+    read = true;
     removedNote = "";
     element("chart-note").textContent = "";
     draw();
@@ -114,6 +118,7 @@ async function load() {
     return;
   }
   if (mine !== asked) return;
+  read = true;
   chart.curves = found.trials.filter((/** @type {any} */ trial) => trial.values.length > 0);
   const words = [];
   if (found.total > found.trials.length) words.push(`${found.trials.length} of ${found.total.toLocaleString()} trials.`);
@@ -133,6 +138,7 @@ const metric = new MetricChoice(() => load().catch(showError));
 
 /** After a choice of other trials. */
 function choose() {
+  read = false;
   remember();
   draw();
   load().catch(showError);
