@@ -100,9 +100,9 @@ export class ParetoChart extends TrialPoints {
         },
       }),
       legend: { top: 0, right: 8, itemHeight: 8, itemWidth: 14, textStyle: { color: colour("--quiet") }, inactiveColor: colour("--line"), data: ["results", "front"] },
-      grid: { left: 28, right: 28, top: 32, bottom: 28, containLabel: true },
+      grid: { left: 8, right: 28, top: 40, bottom: 28, containLabel: true },
       xAxis: axis({ type, scale: true, name: this.title(across), nameLocation: "middle", nameGap: 28, axisLabel: { color: colour("--quiet"), formatter: tick, hideOverlap: true } }),
-      yAxis: axis({ type, scale: true, name: this.title(up), nameLocation: "middle", nameGap: 48, axisLabel: { color: colour("--quiet"), formatter: tick } }),
+      yAxis: axis({ type, scale: true, name: this.title(up), nameLocation: "end", nameGap: 12, nameTextStyle: { color: colour("--quiet"), align: "left" }, nameTruncate: { maxWidth: Math.max(80, this.element.clientWidth - 180) }, axisLabel: { color: colour("--quiet"), formatter: tick } }),
       series: [
         { name: "results", type: "scatter", data: places(this.drawn.results), symbolSize: many ? 4 : 7, itemStyle: { color: statusColour("SUCCEEDED"), opacity: 0.6 }, large: true, largeThreshold: MANY, cursor: "pointer" },
         // of more than two objectives a front is no line
