@@ -54,8 +54,8 @@ export class ContourChart {
   }
 
   /** Trials that have both parameters. */
-  points() {
-    const [xs, ys] = [this.x, this.y].map((name) => this.data.column(name)?.values ?? []);
+  points(x = this.x, y = this.y) {
+    const [xs, ys] = [x, y].map((name) => this.data.column(name)?.values ?? []);
     return this.data.trials.filter((trial) => xs[trial.at] !== null && ys[trial.at] !== null && xs.length && ys.length);
   }
 

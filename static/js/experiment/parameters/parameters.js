@@ -122,7 +122,7 @@ function legend() {
   element("legend-best").textContent = `${digits(unbent(data.colours.best))} (best)`;
 }
 
-/** The two parameters of the contour: those of the address, else the two that matter most. */
+/** The two parameters of the contour: those of the address, else the two that matter most and that trials have together. */
 function showPair() {
   const names = data.columns.map((column) => column.name);
   const address = addressState();
@@ -137,7 +137,9 @@ function showPair() {
     return wanted !== null && names.includes(wanted) ? wanted : otherwise[0];
   };
   x.value = pick("x", ranked.filter((name) => name !== address.get("y")));
-  y.value = pick("y", ranked.filter((name) => name !== x.value)) ?? x.value;
+  const others = ranked.filter((name) => name !== x.value);
+  const together = others.find((name) => contour.points(x.value, name).length > 0);
+  y.value = pick("y", together === undefined ? others : [together]) ?? x.value;
   element("contour").hidden = names.length < 2;
   if (names.length < 2) return;
   contour.draw(x.value, y.value);
