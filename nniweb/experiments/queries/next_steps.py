@@ -48,8 +48,10 @@ def _of_ended(experiment: Experiment, progress: Progress) -> list[NextStep]:
     outcome = outcome_of(experiment, progress)
     failed = progress.counts[TrialJobStatus.FAILED.value]
     if outcome is Outcome.FAILED and experiment.status == ExperimentStatus.ERROR:
-        return [NextStep("No trial succeeded. Correct the cause, then resume the experiment. To change its command or "
-                         "uploaded code, launch a copy.", CLONE)]
+        most = experiment.max_trial_number
+        goes_on = "resume the experiment" if most is None or experiment.next_sequence_id < most else "run more trials"
+        return [NextStep(f"No trial succeeded. Correct the cause, then {goes_on}. To change its command or uploaded "
+                         "code, launch a copy.", CLONE)]
     if outcome is Outcome.FAILED:
         return [NextStep("No trial succeeded. Correct the cause, then launch a copy of the experiment.", CLONE)]
     if outcome is Outcome.NO_RESULT:

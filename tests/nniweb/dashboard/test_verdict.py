@@ -83,6 +83,8 @@ def test_what_matters_stands_before_the_table(page: Page, make_experiment: Make)
 @pytest.mark.parametrize(("fields", "statuses", "best", "said", "where"), [
     ({"status": "DONE"}, ["FAILED"] * 3, 0, "No trial succeeded.", "clone"),
     ({"status": "ERROR"}, ["FAILED"] * 3, 0, "Correct the cause, then resume the experiment.", "clone"),
+    ({"status": "ERROR", "max_trial_number": 3, "next_sequence_id": 3}, ["FAILED"] * 3, 0,
+     "Correct the cause, then run more trials.", "clone"),
     ({"status": "DONE"}, ["SUCCEEDED"] * 20, 18, "The best result came late, in trial 18 of 20.", "more"),
     ({"status": "DONE"}, ["SUCCEEDED"] * 20, 2, "The last 17 trials brought no better result.", "parameters"),
     ({"status": "DONE"}, ["USER_CANCELED"], 0, "No trial reported a result.", "clone"),

@@ -110,6 +110,7 @@ def test_others_do_not_find_it_and_viewers_set_up_none(as_user, alice, bob, vera
     browser = Client()
     browser.force_login(bob)
     assert browser.get(one.replace("/api/v1", "")).status_code == 404
+    assert "Your role is viewer" in page_of(vera, "/notifications/")
 
 
 def test_mail_is_offered_where_it_can_arrive(as_user, alice, settings) -> None:
