@@ -37,6 +37,9 @@ from trialkeeper.nni_for_trials import FOR_TRIALS
 
 #: Where that module lies in the source.
 NNI_SOURCE = "nni"
+#: Of it what trials import beside a library that takes much longer than compiling this does.
+_BESIDE_LIBRARIES = frozenset(f"{NNI_SOURCE}/{name}.py" for name in (
+    "hydra", "keras", "lightgbm", "lightning", "optuna", "sklearn", "transformers", "xgboost"))
 
 _MAIN = '''\
 import sys
@@ -108,13 +111,13 @@ def build_keeper(folder: Path) -> KeeperBundle:
 def bundle_bytes(package: Traversable, *, compiled: bool = False) -> bytes:
     """The zipapp of a package of keeper sources; its ``nni`` folder goes to ``for_trials/nni``.
 
-    ``compiled``: each module is there as compiled by this Python, too.
+    ``compiled``: each module but those of _BESIDE_LIBRARIES is there as compiled by this Python, too.
     """
     members = {"__main__.py": _MAIN.encode()}
     for name, content in _sources(package, ""):
         top = FOR_TRIALS if name.startswith(NNI_SOURCE + "/") else package.name
         members[f"{top}/{name}"] = content
-        if compiled:
+        if compiled and name not in _BESIDE_LIBRARIES:
             members[f"{top}/{name}c"] = _compiled(package, name, content, f"{top}/{name}")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:

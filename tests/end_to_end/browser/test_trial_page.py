@@ -439,6 +439,7 @@ def test_the_page_of_a_trial_that_went_on_from_a_checkpoint_is_not_taken_anew_wi
     for number in range(2, 6):
         trials.tell(0, f"metric 0.{number}")
         expect(page.locator("[data-cell=latest]")).to_contain_text(f"latest of {number}")
+        page.settle()  # what comes while the page is taken anew has it taken once more
     assert len(asked) <= 1
     expect(page.locator("#metric-chart")).to_have_attribute("aria-label", re.compile("^5 intermediate results"))
 

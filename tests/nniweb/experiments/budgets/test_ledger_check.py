@@ -45,6 +45,8 @@ def ended(make_experiment: Callable[..., Experiment], make_attempt: Callable[...
     now = timezone.now()
     Attempt.objects.filter(pk__in=[attempt.pk for attempt in attempts[:2]]).update(
         started_at=now - timedelta(seconds=100), created_at=now - timedelta(seconds=90))
+    # a busy machine takes its time to make one
+    Attempt.objects.filter(pk=attempts[2].pk).update(started_at=None, created_at=now)
     for attempt, duration in zip(attempts, (12.3456, None, None), strict=True):
         end_attempt(attempt, TrialEnd(TrialJobStatus.SUCCEEDED, "", "exited", 0, duration,
                                       by_keeper=duration is not None), now, revision=1)
