@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from nniweb.experiments.access import audit, leashes
+from nniweb.experiments.access.held_row import hold
 from nniweb.experiments.access.leashes import Leash
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import ApiToken, Cluster, Experiment, SignInLink, Trial, User
@@ -101,11 +102,6 @@ def check_administrator_is_left(user: User, *, role: str, is_active: bool) -> No
 
 def _is_administrator(user: User) -> bool:
     return user.is_active and user.is_admin
-
-
-def hold(user: User) -> None:
-    """Until the transaction ends, requests that are counted for this person wait for each other."""
-    list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
 
 
 def _hold_administrators() -> None:
@@ -203,7 +199,7 @@ def make_token(user: User, by: User, *, name: str, scope: Scope, expires_at: dat
                       "later.",
                       "expires_at")
     with transaction.atomic():
-        hold(user)
+        hold(user)  # so that two at one moment are counted one after the other
         if ApiToken.objects.filter(user=user, ended_at=None).count() >= MOST_TOKENS:
             raise Refused(f"{user.username} has {MOST_TOKENS} tokens already, which is the maximum. Remove tokens that "
                           "are no longer used.")

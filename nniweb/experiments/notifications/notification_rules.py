@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from nniweb.experiments.access import audit
-from nniweb.experiments.access.accounts import hold
+from nniweb.experiments.access.held_row import hold
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Experiment, NotificationDelivery, NotificationRule, User
@@ -30,7 +30,7 @@ def create_rule(owner: User, wish: Mapping[str, Any]) -> tuple[NotificationRule,
     """A new rule and its secret, which is never given again; "" for mail. ``wish`` is as REST takes it."""
     fields, secret = _read(owner, dict(wish), None)
     with transaction.atomic():
-        hold(owner)
+        hold(owner)  # so that two at one moment are counted one after the other
         if NotificationRule.objects.filter(owner=owner).count() >= MOST_RULES:
             raise Refused(f"You already have {MOST_RULES} notifications, which is the maximum. Remove one first.")
         rule = NotificationRule.objects.create(owner=owner, created_at=timezone.now(), **fields)

@@ -91,14 +91,20 @@ def test_one_trial_has_a_few_large_bodies_in_memory_at_once(make_attempt, how: t
     assert "more" not in asked
 
 
-def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(clock: HandSetClock) -> None:
+def after_a_burst_of_forged_calls(clock: HandSetClock, status: int) -> ReportLimits:
+    """All from the address of a keeper, and answered with this status."""
     limits = ReportLimits(50, 0, clock)
     assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0
     limits.answered(MODEST, "10.0.0.1", 200)
     for number in range(int(REFUSED_BURST)):
         forged = (MODEST[0], f"guess {number}")
         assert limits.seconds_to_wait(forged, "10.0.0.1") == 0
-        limits.answered(forged, "10.0.0.1", 401)
+        limits.answered(forged, "10.0.0.1", status)
+    return limits
+
+
+def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(clock: HandSetClock) -> None:
+    limits = after_a_burst_of_forged_calls(clock, 401)
     assert limits.seconds_to_wait((MODEST[0], "another guess"), "10.0.0.1") > 0
     assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0, "whose token was right before"
     assert limits.seconds_to_wait(("new", "c"), "10.0.0.2") == 0, "who comes from elsewhere"
@@ -107,13 +113,7 @@ def test_forged_calls_wait_for_their_address_and_not_those_whose_names_they_use(
 @pytest.mark.parametrize("status", [400, 401, 404, 405, 413])
 def test_refused_calls_of_strangers_count_for_their_address_whatever_is_wrong_with_them(clock: HandSetClock, status: int
                                                                                        ) -> None:
-    limits = ReportLimits(50, 0, clock)
-    assert limits.seconds_to_wait(MODEST, "10.0.0.1") == 0
-    limits.answered(MODEST, "10.0.0.1", 200)
-    for number in range(int(REFUSED_BURST)):
-        forged = (MODEST[0], f"guess {number}")
-        assert limits.seconds_to_wait(forged, "10.0.0.1") == 0
-        limits.answered(forged, "10.0.0.1", status)
+    limits = after_a_burst_of_forged_calls(clock, status)
     assert limits.seconds_to_wait((MODEST[0], "another guess"), "10.0.0.1") > 0
     for _ in range(100):
         limits.answered(MODEST, "10.0.0.1", 400)  # a keeper's own mistake is no guess
