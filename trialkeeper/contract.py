@@ -193,6 +193,8 @@ BY_TEXT, BY_KERNEL, BY_LIMIT = "text", "kernel", "limit"
 FREEZE_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2")
 
 ORDER_STOP, ORDER_PARAMETERS, ORDER_FREEZE = "stop", "parameters", "freeze"
+#: In ORDERS_FILE alone: what SIGTERM tells a keeper, where no signal reaches it.
+ORDER_END = "end"
 
 #: ``error`` words in answers that are not 200.
 ERROR_GAP = "gap"            # 409, with "expected": the number that must come next
@@ -499,8 +501,8 @@ class KeeperDocument(TypedDict, total=False):
 
 
 class Order(TypedDict, total=False):
-    order: str               #: ORDER_STOP, ORDER_PARAMETERS or ORDER_FREEZE
-    reason: str              #: of a stop or a freeze, for the log
+    order: str               #: ORDER_STOP, ORDER_PARAMETERS, ORDER_FREEZE or ORDER_END
+    reason: str              #: of a stop, a freeze or an end, for the log
     index: int               #: of parameters
     text: str                #: of parameters: the parameter file's text
 

@@ -89,6 +89,8 @@ class Inbox:
             word = order.get("order") if isinstance(order, dict) else None
             if word == contract.ORDER_STOP:
                 self._order_stop(str(order.get("reason") or "stopped by order"))
+            elif word == contract.ORDER_END:
+                self._ask_to_stop(str(order.get("reason") or "told to end"))
             elif word == contract.ORDER_FREEZE:
                 if not self.is_freeze:
                     self._log("the trial is being frozen: %s" % order.get("reason"))

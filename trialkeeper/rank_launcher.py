@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from trialkeeper import contract
 from trialkeeper.attempt_folder import make_private_folder, read_object, read_text, write_file
@@ -130,20 +130,26 @@ class _Launch:
         self._failed: Optional[int] = None
         self._rank_0_ended_at: Optional[float] = None
         self._is_told_to_end = False
+        self._signal: Optional[int] = None
+        #: Ranks that were told to end because a signal said so.
+        self._handed_on: Set[int] = set()
         self._stopped = False
 
     def run(self, command: List[str], environment: Mapping[str, str]) -> int:
+        """Until the launcher ends. It is not handed TERM: srun kills all ranks at once then (its "forcing job
+        termination"), and they would have no time to save and to tell anything. Files tell them.
+        """
         process = subprocess.Popen(command, env=dict(environment))
 
-        def hand_on(number: int, _: Any) -> None:
-            self._is_told_to_end = True
-            with contextlib.suppress(OSError):
-                process.send_signal(number)
+        def note(number: int, _: Any) -> None:
+            self._is_told_to_end, self._signal = True, number
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, hand_on)
+            signal.signal(number, note)
         while process.poll() is None:
             self._look()
+            if self._is_told_to_end and not self._have_begun():  # it may wait for nodes, and there is nothing to save
+                process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_EVERY)
         self._look()
@@ -165,6 +171,7 @@ class _Launch:
                     write_file(os.path.join(rank_folder(self._folder, rank), contract.CANCELED_FILE), "")
             return
         if self._is_told_to_end:
+            self._hand_on()
             return
         first = self._end_of(0)
         if first is not None and _is_good(first):
@@ -178,6 +185,21 @@ class _Launch:
             self._blame(min(failed, key=self._order_of_blame))
         if self._failed is not None:
             self._stop_others(self._failed, "Rank %d failed." % self._failed)
+
+    def _hand_on(self) -> None:
+        """Tell each rank what a signal has told this process: a scheduler may tell it alone."""
+        for rank in self._have_begun():
+            if rank not in self._handed_on:
+                self._handed_on.add(rank)
+                self._order(rank, contract.ORDER_END, "its keeper was told to end (%s)" % signal.Signals(
+                    self._signal or signal.SIGTERM).name)
+
+    def _have_begun(self) -> List[int]:
+        return [rank for rank in range(self._count) if self._machine(rank)]
+
+    def _order(self, rank: int, order: str, reason: str) -> None:
+        write_file(os.path.join(rank_folder(self._folder, rank), contract.ORDERS_FILE),
+                   json.dumps([{"order": order, "reason": reason}]))
 
     def _blame(self, rank: int, end: Optional[Dict[str, Any]] = None) -> None:
         self._failed = rank
@@ -204,10 +226,8 @@ class _Launch:
             return
         self._stopped = True
         for rank in range(self._count):
-            folder = rank_folder(self._folder, rank)
-            if rank != but and self._end_of(rank) is None and os.path.isdir(folder):
-                write_file(os.path.join(folder, contract.ORDERS_FILE),
-                           json.dumps([{"order": contract.ORDER_STOP, "reason": why}]))
+            if rank != but and self._end_of(rank) is None and os.path.isdir(rank_folder(self._folder, rank)):
+                self._order(rank, contract.ORDER_STOP, why)
 
     def _row(self, rank: int) -> Dict[str, Any]:
         end = self._end_of(rank)

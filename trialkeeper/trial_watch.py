@@ -56,8 +56,10 @@ class TrialWatch:
         if self._ending is not None and self._ending.left_behind:
             message += "%s%d processes did not end even when killed" % (
                 "; " if message else "", self._ending.left_behind)
-        if reason == contract.EXITED and self._child.signal == signal.SIGTERM and self._is_told_to_end_too():
-            reason, message = self._inbox.end_reason, self._inbox.stop or ""
+        if reason == contract.EXITED and (
+                self._child.signal == signal.SIGTERM and self._is_told_to_end_too()
+                or self._child.signal == signal.SIGKILL and self._inbox.is_canceled()):
+            reason, message = self._inbox.end_reason, self._inbox.stop or "cancelled"
         if reason == contract.FROZEN:  # unless a stop came meanwhile
             reason = self._inbox.end_reason
         if reason == contract.EXITED:

@@ -37,10 +37,15 @@ print("the sum is %d" % total, flush=True)
 """
 
 #: Each rank notes its process and its node, and works until a file of its rank tells it what to do: the exit code with
-#: which it ends, or "hang". Arguments: the folder of those files.
+#: which it ends, or "hang". Told to end by TERM, it notes that it has saved. Arguments: the folder of those files.
 RANKS_THAT_WAIT = """
-import os, sys, time
+import os, signal, sys, time
 folder, rank = sys.argv[1], os.environ.get("RANK", "0")  # of a trial on one node there is none
+def save(*_):
+    open(os.path.join(folder, "saved" + rank), "w").close()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
+signal.signal(signal.SIGTERM, save)
 with open(os.path.join(folder, "pid" + rank + ".new"), "w") as stream:
     stream.write("%d" % os.getpid())
 os.rename(os.path.join(folder, "pid" + rank + ".new"), os.path.join(folder, "pid" + rank))

@@ -20,16 +20,27 @@ from trialkeeper import contract
 from trialkeeper.rank_launcher import FAILED_RANK_FILE, RANKS_FILE
 from trialkeeper.ranks import MOST_CHARACTERS, last_lines, rank_variables
 
-#: Starts the program of each rank as srun does, and waits for all of them.
+#: Starts the program of each rank as srun does, and waits for all of them. Told to end, it kills them as srun does.
 LAUNCHER = """#!{python}
-import os, subprocess, sys
-ranks = [subprocess.Popen(sys.argv[1:], env=dict(os.environ, SLURM_PROCID=str(rank), SLURMD_NODENAME="n%d" % rank,
-                                                 SLURM_LAUNCH_NODE_IPADDR="127.0.0.1")) for rank in range(3)]
+import os, signal, subprocess, sys
+def force_termination(*_):
+    for rank in ranks:
+        os.killpg(rank.pid, signal.SIGKILL)
+ranks = []
+signal.signal(signal.SIGTERM, force_termination)
+ranks += [subprocess.Popen(sys.argv[1:], env=dict(os.environ, SLURM_PROCID=str(rank), SLURMD_NODENAME="n%d" % rank,
+                                                 SLURM_LAUNCH_NODE_IPADDR="127.0.0.1"),
+                           start_new_session=True) for rank in range(3)]
 sys.exit(max(rank.wait() for rank in ranks))
 """
 WAITS = """
-import os, sys, time
+import os, signal, sys, time
 rank = os.environ["RANK"]
+def save(*_):
+    open("%(folder)s/saved" + rank, "w").write("all")
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
+signal.signal(signal.SIGTERM, save)
 open("%(folder)s/works" + rank, "w").write(os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"])
 while not os.path.exists("%(folder)s/end" + rank):
     time.sleep(0.05)
@@ -72,21 +83,21 @@ def test_the_keeper_of_rank_0_chooses_the_port_and_only_that_rank_reports(keeper
 
 
 class _Launched:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, launcher: str = LAUNCHER) -> None:
         self.folder, self.attempt = folder, folder / "attempt"
         self.attempt.mkdir(mode=0o700)
         (self.attempt / contract.JOB_FILE).write_text(json.dumps({
             "job_name": "job", "command": f"{sys.executable} {folder}/trial.py", "node": {"rank": 0, "count": 3},
             "limits": {"grace_period": 1.0}}))
         (folder / "trial.py").write_text(WAITS % {"folder": folder})
-        launcher = folder / "launcher"
-        launcher.write_text(LAUNCHER.replace("{python}", sys.executable))
-        launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
+        program = folder / "launcher"
+        program.write_text(launcher.replace("{python}", sys.executable))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
         own = {name: value for name, value in os.environ.items() if not name.startswith(("NNI_", "SLURM"))}
         keeper = build_keeper(folder / "keepers").path
         with (folder / "output").open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", str(keeper), "ranks", str(launcher)], cwd=folder, stdout=output, stderr=output,
+                [sys.executable, "-I", str(keeper), "ranks", str(program)], cwd=folder, stdout=output, stderr=output,
                 stdin=subprocess.DEVNULL, env={**own, contract.ENV_JOB: "job", contract.ENV_FOLDER: str(self.attempt)})
 
     def wait_for_all(self) -> list[str]:
@@ -153,3 +164,23 @@ def test_a_tombstone_ends_all_ranks_of_a_launcher_and_blames_none(launched: _Lau
     assert launched.process.wait(90) != 0
     assert [launched.end_of(rank)["reason"] for rank in range(3)] == ["stopped"] * 3
     assert not (launched.attempt / FAILED_RANK_FILE).exists()
+
+
+@pytest.mark.parametrize("is_canceled", [True, False], ids=["canceled", "told by the scheduler"])
+def test_ranks_whose_launcher_is_told_to_end_have_time_to_save(launched: _Launched, is_canceled: bool) -> None:
+    launched.wait_for_all()
+    if is_canceled:
+        (launched.attempt / contract.CANCELED_FILE).touch()
+    launched.process.terminate()
+    launched.process.wait(90)
+    assert [(launched.folder / f"saved{rank}").read_text() for rank in range(3)] == ["all"] * 3
+    assert [launched.end_of(rank)["reason"] for rank in range(3)] == ["stopped"] * 3
+    assert not (launched.attempt / FAILED_RANK_FILE).exists()
+
+
+def test_a_launcher_that_is_told_to_end_before_a_rank_began_ends(tmp_path: Path) -> None:
+    launched = _Launched(tmp_path, launcher=f"#!{sys.executable}\nopen('waits', 'w').close()\nimport time\n"
+                                            "time.sleep(600)\n")
+    wait_until(lambda: (tmp_path / "waits").exists(), what="the launcher waits for nodes")
+    launched.process.terminate()
+    assert launched.process.wait(90) != 0

@@ -50,6 +50,18 @@ def test_a_signal_to_all_processes_of_a_job_is_a_stop(keeper, server):
     assert (server.ended["reason"], server.ended["signal"]) == ("stopped", signal.SIGTERM)
 
 
+def test_a_trial_that_its_scheduler_kills_after_it_was_cancelled_is_stopped(keeper, server):
+    """The scheduler may have killed it before its keeper found that it is cancelled."""
+    process = keeper.start("exec sleep 60")
+    trial = wait_until(lambda: keeper.exists(contract.TRIAL_FILE) and keeper.read(contract.TRIAL_FILE))
+    process.send_signal(signal.SIGSTOP)
+    (keeper.folder / contract.CANCELED_FILE).touch()
+    os.kill(trial["pid"], signal.SIGKILL)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(90) == 137
+    assert (server.ended["reason"], server.ended["message"]) == ("stopped", "cancelled")
+
+
 def test_a_trial_that_alone_is_told_to_end_was_not_stopped(keeper, server):
     assert keeper.run("kill -TERM $$") == 143
     assert (server.ended["reason"], server.ended["signal"]) == ("exited", signal.SIGTERM)

@@ -95,7 +95,7 @@ def test_a_port_that_another_program_takes_first_is_told_with_rank_and_node(benc
     assert "Address already in use" in detail.message.arguments["last_lines"]
 
 
-def test_a_trial_that_is_stopped_leaves_no_rank_on_any_node(bench, cluster):
+def test_a_trial_that_is_stopped_can_save_and_leaves_no_rank_on_any_node(bench, cluster):
     service = bench.open_service()
     form = waiting_ranks(bench, 3)
     service.submit_trial_job(form)
@@ -104,6 +104,7 @@ def test_a_trial_that_is_stopped_leaves_no_rank_on_any_node(bench, cluster):
     service.cancel_trial_job(form.job_name)
     bench.wait_for_status(service, form, CANCELED)
     nothing_runs(bench, pids)
+    assert sorted(path.name for path in bench.witness.glob("saved*")) == ["saved0", "saved1", "saved2"]
 
 
 def test_the_next_service_finds_a_trial_with_several_nodes_again(bench):
