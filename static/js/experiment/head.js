@@ -152,6 +152,7 @@ async function act(action, button) {
     text: `Of ${failed === 1 ? "the failed trial" : `the ${failed} failed trials`} each gets a new trial with the same parameters, unless it has `
       + "one already. The number of trials that the experiment may have grows by as many.",
     action: "Rerun failed",
+    loses: false,
   })) return;
   showError(null);
   try {

@@ -136,7 +136,7 @@ async function act(button, done) {
   const stop = button.dataset.action === "cancel";
   const sure = await confirmed(stop
     ? { title: `Stop trial ${number}?`, text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" }
-    : { title: `Run trial ${number} again?`, text: "A new trial with the same parameters, and the same changes to the code if there are any, is queued. It counts towards the trial limit.", action: "Run again" });
+    : { title: `Run trial ${number} again?`, text: "A new trial with the same parameters, and the same changes to the code if there are any, is queued. It counts towards the trial limit.", action: "Run again", loses: false });
   if (!sure) return;
   button.disabled = true;
   try {

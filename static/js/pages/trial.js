@@ -420,7 +420,7 @@ async function act(action) {
 /** @param {string} action */
 function question(action) {
   if (action === "cancel") return { title: "Stop this trial?", text: "The trial ends now. Metrics that it has not reported yet are lost.", action: "Stop trial" };
-  if (action === "rerun") return { title: "Run this trial again?", text: `A new trial with the same parameters is queued. It counts towards the trial limit. Where the limit is reached, it grows by one.${keptCode(trial)}`, action: "Run again" };
+  if (action === "rerun") return { title: "Run this trial again?", text: `A new trial with the same parameters is queued. It counts towards the trial limit. Where the limit is reached, it grows by one.${keptCode(trial)}`, action: "Run again", loses: false };
   const saved = document.querySelector("#checkpoints tbody tr");
   const from = saved ? "from its last checkpoint" : "from the beginning, unless it saves a checkpoint now: it has saved none so far";
   return { title: "Freeze this trial?", text: `The trial is asked to save a checkpoint and ends. It continues ${from}, when somebody thaws it.`, action: "Freeze trial" };

@@ -1,10 +1,11 @@
-/** Asks once before something is lost. */
+/** Asks once before something is lost, or before machines are used again. */
 
 /**
- * @param {{title: string, text: string, action: string}} question  `action` is the word on the button that does it
+ * @param {{title: string, text: string, action: string, loses?: boolean}} question  `action` is the word on the button
+ *   that does it; `loses`: false where nothing is lost by it
  * @returns {Promise<boolean>}
  */
-export function confirmed({ title, text, action }) {
+export function confirmed({ title, text, action, loses = true }) {
   const dialog = document.createElement("dialog");
   const heading = document.createElement("h2");
   heading.id = "confirm-title";
@@ -19,7 +20,7 @@ export function confirmed({ title, text, action }) {
   cancel.textContent = "Cancel";
   const go = document.createElement("button");
   go.value = "yes";
-  go.className = "danger";
+  go.className = loses ? "danger" : "primary";
   go.textContent = action;
   form.append(cancel, go);
   dialog.append(heading, words, form);

@@ -169,7 +169,9 @@ def test_a_trial_is_canceled_from_the_table_after_one_question(server: RunningSe
     page.get_by_role("dialog").get_by_role("button", name="Stop trial").click()
     expect(row(page, 0).locator(".status")).to_have_text("STOPPED")
     row(page, 0).get_by_role("button", name="Rerun").click()
-    page.get_by_role("dialog").get_by_role("button", name="Run again").click()
+    again = page.get_by_role("dialog").get_by_role("button", name="Run again")
+    expect(again, "nothing is lost by it").to_have_class("primary")
+    again.click()
     expect(page.locator("#trials-table tbody tr")).to_have_count(3)
     assert not_reloaded(page)
 
@@ -268,7 +270,9 @@ def test_a_failed_trial_says_why(server: RunningServer, open_page: Any, tmp_path
     assert Path(download.value.path()).read_text() == "\x1b[31mred\x1b[0m words\n"
     page.goto(f"{server.url}/experiments/{trials.experiment}/trials/")
     in_menu(page, "Rerun failed…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Rerun failed").click()
+    again = page.get_by_role("dialog").get_by_role("button", name="Rerun failed")
+    expect(again, "nothing is lost by it").to_have_class("primary")
+    again.click()
     expect(row(page, 1).locator(".status")).to_have_text("RUNNING")
     expect(page.locator("[data-cell=max_trial_number]")).to_have_text("2")
 
@@ -318,6 +322,7 @@ def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer
     dialog.get_by_role("button", name="Cancel").click()
     expect(status).to_have_text("RUNNING")
     page.get_by_role("button", name="Stop").click()
+    expect(dialog.get_by_role("button", name="Stop trial"), "what it has not reported is lost").to_have_class("danger")
     dialog.get_by_role("button", name="Stop trial").click()
     expect(status).to_have_text("STOPPED")
     expect(why).to_have_text(re.compile(r"Stopped by \w+\."))
@@ -327,6 +332,7 @@ def test_a_trial_is_canceled_and_run_again_on_its_own_page(server: RunningServer
                       what="the next trial has taken the only slot")
     canceled = page.url
     page.get_by_role("button", name="Run again").click()
+    expect(dialog.get_by_role("button", name="Run again"), "nothing is lost by it").to_have_class("primary")
     dialog.get_by_role("button", name="Run again").click()
     page.wait_for_url(lambda url: "/trials/" in url and url != canceled)
     expect(page.locator("p", has_text="Rerun of trial 0.")).to_be_visible()

@@ -143,6 +143,7 @@ def test_many_are_chosen_tagged_exported_run_again_and_stopped(server: RunningSe
     expect(dialog).to_contain_text("Run 52 trials again?")
     dialog.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Run again").click()
+    expect(dialog.get_by_role("button", name="Run again"), "nothing is lost by it").to_have_class("primary")
     dialog.get_by_role("button", name="Run again").click()
     expect(done).to_have_text("52 queued again.")
     expect(page.locator("#counts li[data-status=WAITING] b")).to_have_text("52")

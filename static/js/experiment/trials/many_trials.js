@@ -3,7 +3,7 @@
 import { confirmed } from "../../ui/confirm.js";
 import { rest } from "../../lib/rest.js";
 
-/** @type {Record<string, (count: string) => {title: string, text: string, action: string}>} */
+/** @type {Record<string, (count: string) => {title: string, text: string, action: string, loses?: boolean}>} */
 const QUESTIONS = {
   stop: (count) => ({
     title: `Stop ${count}?`,
@@ -21,6 +21,7 @@ const QUESTIONS = {
     text: "Each gets a new trial with the same parameters, and the same changes to the code if there are any, unless it has not ended or is being run again already. The number of trials "
       + "that the experiment may have grows by as many.",
     action: "Run again",
+    loses: false,
   }),
 };
 /** @type {Record<string, string>} */
