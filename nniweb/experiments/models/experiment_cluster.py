@@ -60,6 +60,12 @@ class ExperimentCluster(models.Model):
         return self.is_listed and not self.is_drained and self.weight > 0
 
 
+def may_run_on(cluster: Cluster) -> models.Q:
+    """Experiments that have this cluster as their only one or as one of several, also one taken out of their list."""
+    return models.Q(cluster=cluster) | models.Q(
+        pk__in=ExperimentCluster.objects.filter(cluster=cluster).values("experiment"))
+
+
 def rows_by_cluster(experiment: Experiment) -> dict[int, ExperimentCluster]:
     """The rows of an experiment by the cluster's primary key, {} where it runs on one. One query, once for an object
     of the experiment.

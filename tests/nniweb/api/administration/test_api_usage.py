@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from nniweb.experiments.models import Attempt, Cluster, Experiment, Trial
+from nniweb.experiments.models import Attempt, Cluster, Experiment, ExperimentCluster, Trial
 
 USAGE = "/api/v1/usage/"
 Ran = Callable[..., Attempt]
@@ -83,9 +83,44 @@ def test_hours_are_those_of_the_last_days_where_days_are_given(api, busy) -> Non
 def test_usage_of_one_cluster(api, as_user, alice, busy) -> None:
     other = Cluster.objects.create(name="other", platform="local")
     Experiment.objects.filter(pk=busy["theirs"].pk).update(cluster=other)
+    Attempt.objects.filter(trial__experiment=busy["theirs"]).update(cluster=other)
     assert rows(api, cluster=other.public_id) == [("charlie", None, 0, 0, 0, 10.0)]
     Cluster.objects.filter(pk=other.pk).update(is_private=True)
     assert as_user(alice).get(USAGE, {"cluster": other.public_id}).status_code == 404
+
+
+@pytest.fixture
+def on_two(make_experiment, ran, make_attempt, group) -> tuple[Cluster, Cluster]:
+    """An experiment whose trials have two GPUs at home and one elsewhere. On each cluster one runs, one ran and one
+    waits, and one more may start on either."""
+    experiment = make_experiment(group=group, gpus_of_a_trial=2, several_clusters=True)
+    home, other = experiment.cluster, Cluster.objects.create(name="other", platform="local")
+    for position, (cluster, gpus) in enumerate([(home, 2), (other, 1)]):
+        ExperimentCluster.objects.create(experiment=experiment, cluster=cluster, position=position,
+                                         gpus_of_a_trial=gpus)
+        attempts = [ran(experiment, 4, None), ran(experiment, 30, 3), make_attempt(experiment, status="WAITING")]
+        Attempt.objects.filter(pk__in=[one.pk for one in attempts]).update(cluster=cluster)
+    Attempt.objects.filter(pk=make_attempt(experiment, status="WAITING").pk).delete()
+    return home, other
+
+
+def test_an_experiment_on_two_clusters_counts_on_each_for_what_it_has_there(api, on_two) -> None:
+    home, other = on_two
+    assert rows(api, cluster=home.public_id) == [("ada", "vision", 1, 2, 2, 14.0)]
+    assert rows(api, cluster=other.public_id) == [("ada", "vision", 1, 2, 1, 7.0)]
+    assert rows(api) == [("ada", "vision", 2, 3, 3, 21.0)]
+
+
+def test_what_waits_does_not_count_on_a_cluster_that_takes_no_more(api, on_two) -> None:
+    _, other = on_two
+    ExperimentCluster.objects.filter(cluster=other).update(is_drained=True)
+    assert rows(api, cluster=other.public_id) == [("ada", "vision", 1, 1, 1, 7.0)], "what was sent there waits there"
+
+
+def test_the_gpus_of_a_running_trial_are_those_that_it_was_given(api, make_experiment, ran) -> None:
+    experiment = make_experiment(gpus_of_a_trial=0)
+    Attempt.objects.filter(pk=ran(experiment, 1, None).pk).update(charged_gpus=4)
+    assert rows(api) == [("ada", None, 1, 0, 4, 0.0)]
 
 
 @pytest.mark.parametrize(("query", "field"), [({"days": 0}, "days"), ({"days": "x"}, "days"),
