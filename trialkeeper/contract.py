@@ -193,8 +193,8 @@ BY_TEXT, BY_KERNEL, BY_LIMIT = "text", "kernel", "limit"
 FREEZE_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2")
 
 ORDER_STOP, ORDER_PARAMETERS, ORDER_FREEZE = "stop", "parameters", "freeze"
-#: In ORDERS_FILE alone: what SIGTERM tells a keeper, where no signal reaches it.
-ORDER_END = "end"
+#: In ORDERS_FILE alone: what SIGTERM tells a keeper, and another signal its trial, where no signal reaches it.
+ORDER_END, ORDER_SIGNAL = "end", "signal"
 
 #: ``error`` words in answers that are not 200.
 ERROR_GAP = "gap"            # 409, with "expected": the number that must come next
@@ -501,10 +501,11 @@ class KeeperDocument(TypedDict, total=False):
 
 
 class Order(TypedDict, total=False):
-    order: str               #: ORDER_STOP, ORDER_PARAMETERS, ORDER_FREEZE or ORDER_END
+    order: str               #: ORDER_STOP, ORDER_PARAMETERS, ORDER_FREEZE, ORDER_END or ORDER_SIGNAL
     reason: str              #: of a stop, a freeze or an end, for the log
     index: int               #: of parameters
     text: str                #: of parameters: the parameter file's text
+    number: int              #: of a signal
 
 
 class Rejected(TypedDict):

@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from trialkeeper import contract, reporter
 from trialkeeper.orders_file import OrdersFile
-from trialkeeper.wakeups import Wakeups
+from trialkeeper.wakeups import FOR_TRIALS, Wakeups
 
 #: Seconds between two looks at the files a platform may put into the folder.
 FOLDER_LOOK_EVERY = 1.0
@@ -51,6 +51,11 @@ class Inbox:
         """Whether the tombstone stands."""
         return os.path.exists(self._canceled_file)
 
+    def signals_for_trial(self) -> List[int]:
+        """Those that came for it since the last call."""
+        noted = self._wakeups.signals_for_trial
+        return [noted.pop(0) for _ in range(len(noted))]
+
     def wait(self, seconds: float) -> None:
         """Wait until something happens, at most this long, and take in what came."""
         self._wakeups.wait(seconds)
@@ -91,6 +96,8 @@ class Inbox:
                 self._order_stop(str(order.get("reason") or "stopped by order"))
             elif word == contract.ORDER_END:
                 self._ask_to_stop(str(order.get("reason") or "told to end"))
+            elif word == contract.ORDER_SIGNAL and order.get("number") in FOR_TRIALS:
+                self._wakeups.signals_for_trial.append(order["number"])
             elif word == contract.ORDER_FREEZE:
                 if not self.is_freeze:
                     self._log("the trial is being frozen: %s" % order.get("reason"))

@@ -72,6 +72,16 @@ def process_stat(pid: int) -> Optional[Tuple[bytes, List[str]]]:
     return (before.partition(b"(")[2], fields) if len(fields) > 21 else None
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for this signal; False where that cannot be told."""
+    try:
+        with open("/proc/%d/status" % pid, "rb") as stream:
+            mask = next((line.split()[1] for line in stream if line.startswith(b"SigCgt:")), b"0")
+    except OSError:
+        return False
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 def all_pids() -> List[int]:
     """The processes of this machine (or container) that can be seen."""
     try:

@@ -29,6 +29,7 @@ from trialkeeper.end_record import exit_status
 from trialkeeper.folder_removal import remove_tree
 from trialkeeper.process_tree import become_reaper_of_orphans
 from trialkeeper.server_connection import Answer, ServerAway, ServerConnection
+from trialkeeper.wakeups import FOR_TRIALS
 
 #: So many trials in a row that failed are the place's fault, perhaps.
 MOST_FAILURES = 2
@@ -89,6 +90,8 @@ class Place:
         self._may_stay = become_reaper_of_orphans() and self._reaches_a_server()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._tell_to_end)
+        for number in FOR_TRIALS:
+            signal.signal(number, self._hand_on)
         status = self._keep_one(self._environment, self._host_folder, is_first=True)
         if not self._may_stay or self._is_told_to_end:
             return status
@@ -156,7 +159,7 @@ class Place:
 
     def _fork(self, environment: Mapping[str, str]) -> None:
         # a signal must not fall between the fork and what the child does with it
-        held = {signal.SIGTERM, signal.SIGINT}
+        held = {signal.SIGTERM, signal.SIGINT, *FOR_TRIALS}
         signal.pthread_sigmask(signal.SIG_BLOCK, held)
         try:
             self._child = os.fork()
@@ -345,6 +348,11 @@ class Place:
                 os.kill(self._child, number)
         elif self._asks:
             raise _ToldToEnd
+
+    def _hand_on(self, number: int, _frame: Any) -> None:
+        if self._child:
+            with contextlib.suppress(OSError):
+                os.kill(self._child, number)
 
     def _log(self, text: str) -> None:
         sys.stderr.write("place: %s %s\n" % (time.strftime("%Y-%m-%d %H:%M:%S"), text))

@@ -6,6 +6,7 @@ system) goes by the trial's control group, where it has one, by the trial's sess
 by what the machine's agent got as orphans when the keeper was killed.
 """
 
+import contextlib
 import os
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
@@ -90,6 +91,22 @@ class ProcessTree:
         or ends meanwhile, or its brother, may be missing.
         """
         return machine.descendants_of(os.getpid()) if self._reaps_orphans else self.members()
+
+    def hand_on(self, number: int) -> None:
+        """Send a signal to the trial's processes that have a handler for it, but to none that such a one has started.
+
+        It would end the others, and helpers that a training process has forked have its handler.
+        """
+        members = set(self.members())
+        parents = {pid: parent for pid, parent, _, _ in machine.process_table()}
+        catching = {pid for pid in members if machine.catches(pid, number)}
+        for pid in catching:
+            parent = parents.get(pid)
+            while parent in members and parent not in catching:
+                parent = parents.get(parent)
+            if parent not in catching:
+                with contextlib.suppress(OSError):  # it has ended
+                    os.kill(pid, number)
 
     def kill_group(self) -> None:
         """KILL to all that the control group holds, at once; nothing where there is none."""

@@ -23,6 +23,7 @@ from trialkeeper import contract
 from trialkeeper.attempt_folder import make_private_folder, read_object, read_text, write_file
 from trialkeeper.end_record import exit_status
 from trialkeeper.ranks import free_port, last_lines, meeting_variables
+from trialkeeper.wakeups import FOR_TRIALS
 from trialkeeper.whole_number import whole_number
 
 RANKS_FILE, FAILED_RANK_FILE = "ranks.json", "failed_rank.json"
@@ -79,6 +80,8 @@ def run_rank(environment: Mapping[str, str], run: Callable[[Mapping[str, str]], 
     # the keeper gives its own variables to the trial
     os.environ.update(meeting_variables(environment.get(_LAUNCHED_FROM) or socket.gethostname(),
                                         environment["MASTER_PORT"]))
+    for number in FOR_TRIALS:
+        signal.signal(number, _do_nothing)  # the launcher sends them to all processes of a rank, or has orders for it
     of_keeper = {**environment, contract.ENV_FOLDER: folder, contract.ENV_REPLICA: str(rank)}
     for _ in range(MOST_KEEPERS):
         was_killed = _in_child(lambda: run(of_keeper))
@@ -116,6 +119,10 @@ def _in_child(work: Callable[[], int]) -> bool:
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1]) and not told
 
 
+def _do_nothing(number: int, frame: Any) -> None:
+    """A handler, unlike SIG_IGN, is not the trial's, too."""
+
+
 def _own_program(path: str) -> str:
     """The file that a Python is given to run this program; ``path`` may lead into it."""
     while not os.path.isfile(path) and path != os.path.dirname(path):
@@ -133,6 +140,7 @@ class _Launch:
         self._signal: Optional[int] = None
         #: Ranks that were told to end because a signal said so.
         self._handed_on: Set[int] = set()
+        self._signals_for_trial: List[int] = []
         self._stopped = False
 
     def run(self, command: List[str], environment: Mapping[str, str]) -> int:
@@ -146,6 +154,8 @@ class _Launch:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, note)
+        for number in FOR_TRIALS:
+            signal.signal(number, lambda number, _: self._signals_for_trial.append(number))
         while process.poll() is None:
             self._look()
             if self._is_told_to_end and not self._have_begun():  # it may wait for nodes, and there is nothing to save
@@ -160,6 +170,11 @@ class _Launch:
         return exit_status(end) if end is not None else process.returncode or 1
 
     def _look(self) -> None:
+        signals: List[contract.Order] = []
+        while self._signals_for_trial:
+            signals.append({"order": contract.ORDER_SIGNAL, "number": self._signals_for_trial.pop(0)})
+        for rank in self._have_begun() if signals else []:
+            self._order(rank, *signals)
         rows = [self._row(rank) for rank in range(self._count)]
         if rows != self._told:
             self._told = rows
@@ -191,15 +206,14 @@ class _Launch:
         for rank in self._have_begun():
             if rank not in self._handed_on:
                 self._handed_on.add(rank)
-                self._order(rank, contract.ORDER_END, "its keeper was told to end (%s)" % signal.Signals(
-                    self._signal or signal.SIGTERM).name)
+                why = "its keeper was told to end (%s)" % signal.Signals(self._signal or signal.SIGTERM).name
+                self._order(rank, {"order": contract.ORDER_END, "reason": why})
 
     def _have_begun(self) -> List[int]:
         return [rank for rank in range(self._count) if self._machine(rank)]
 
-    def _order(self, rank: int, order: str, reason: str) -> None:
-        write_file(os.path.join(rank_folder(self._folder, rank), contract.ORDERS_FILE),
-                   json.dumps([{"order": order, "reason": reason}]))
+    def _order(self, rank: int, *orders: contract.Order) -> None:
+        write_file(os.path.join(rank_folder(self._folder, rank), contract.ORDERS_FILE), json.dumps(orders))
 
     def _blame(self, rank: int, end: Optional[Dict[str, Any]] = None) -> None:
         self._failed = rank
@@ -227,7 +241,7 @@ class _Launch:
         self._stopped = True
         for rank in range(self._count):
             if rank != but and self._end_of(rank) is None and os.path.isdir(rank_folder(self._folder, rank)):
-                self._order(rank, contract.ORDER_STOP, why)
+                self._order(rank, {"order": contract.ORDER_STOP, "reason": why})
 
     def _row(self, rank: int) -> Dict[str, Any]:
         end = self._end_of(rank)

@@ -70,6 +70,8 @@ class TrialWatch:
         if self._child.reap() and self._ended_at is None:
             self._ended_at = self._clock()
         if self._ending is None:
+            for number in self._inbox.signals_for_trial():
+                self._tree.hand_on(number)
             self._look_for_end()
             self._gather()
             if self._has_too_much_memory():

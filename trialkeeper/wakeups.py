@@ -14,14 +14,22 @@ News = Tuple[str, Any]
 
 _READ_BY_ITS_OWNER = object()
 
+#: Signals that are meant for trials: a scheduler sends them to the process that it has started, which is the keeper
+#: (``sbatch --signal=B:USR1@60``).
+FOR_TRIALS = (signal.SIGUSR1, signal.SIGUSR2)
+
 
 class Wakeups:
-    """Made on the main thread. Takes SIGTERM and SIGINT (counted), SIGCHLD (a wake-up), and leaves SIGHUP unheard."""
+    """Made on the main thread. Takes SIGTERM and SIGINT (counted), those for trials, SIGCHLD (a wake-up), and leaves
+    SIGHUP unheard. Where those for trials have a handler already, they reach the trial without the keeper.
+    """
 
     def __init__(self, folder: str) -> None:
         #: The keeper's threads; those that wait to be started are tried again by ``wait``.
         self.threads = StartingThreads()
         self.stop_signals: List[int] = []
+        #: Those that the trial is to hear; whoever hands one on removes it.
+        self.signals_for_trial: List[int] = []
         self._news: "queue.SimpleQueue[News]" = queue.SimpleQueue()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
@@ -33,6 +41,9 @@ class Wakeups:
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note_signal)
+        for number in FOR_TRIALS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._note_signal_for_trial)
         signal.signal(signal.SIGCHLD, _do_nothing)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
@@ -99,6 +110,9 @@ class Wakeups:
 
     def _note_signal(self, number: int, frame: Any) -> None:
         self.stop_signals.append(number)
+
+    def _note_signal_for_trial(self, number: int, frame: Any) -> None:
+        self.signals_for_trial.append(number)
 
 
 def _do_nothing(number: int, frame: Any) -> None:

@@ -146,6 +146,23 @@ def test_a_place_that_is_told_to_end_ends_its_trial_and_asks_no_more(place: Plac
     assert not any(not question["running"] for question in server.questions)
 
 
+def test_a_signal_for_the_trial_of_a_place_reaches_it_and_an_idle_place_goes_on(
+        place: PlaceRun, server: PlaceServer, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    process = place.stay(f"trap 'echo $NNI_TRIAL_JOB_ID >>{heard}; exit 0' USR1; touch works; "
+                         "while true; do sleep 0.02; done", idle=5.0)
+    server.wait_for(lambda: (place.folder / contract.CODE_FOLDER / "works").exists())
+    process.send_signal(signal.SIGUSR1)
+    server.wait_for(lambda: any(not question["running"] for question in server.questions))
+    process.send_signal(signal.SIGUSR1)
+    server.give("trialbbbbbbb")
+    wait_until(lambda: (place.folder.parent / "trialbbbbbbb" / contract.CODE_FOLDER / "works").exists())
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert written(heard)[0] == server.job_name
+
+
 def test_an_idle_place_that_is_told_to_end_ends_at_once(place: PlaceRun, server: PlaceServer) -> None:
     process = place.stay("true")
     server.wait_for(lambda: any(not question["running"] for question in server.questions))

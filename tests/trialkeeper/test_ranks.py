@@ -41,6 +41,9 @@ def save(*_):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
 signal.signal(signal.SIGTERM, save)
+def hear(*_):
+    open("%(folder)s/heard" + rank, "a").write("once ")
+signal.signal(signal.SIGUSR1, hear)
 open("%(folder)s/works" + rank, "w").write(os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"])
 while not os.path.exists("%(folder)s/end" + rank):
     time.sleep(0.05)
@@ -176,6 +179,17 @@ def test_ranks_whose_launcher_is_told_to_end_have_time_to_save(launched: _Launch
     assert [(launched.folder / f"saved{rank}").read_text() for rank in range(3)] == ["all"] * 3
     assert [launched.end_of(rank)["reason"] for rank in range(3)] == ["stopped"] * 3
     assert not (launched.attempt / FAILED_RANK_FILE).exists()
+
+
+def test_a_signal_for_the_trial_reaches_each_rank(launched: _Launched) -> None:
+    launched.wait_for_all()
+    launched.process.send_signal(signal.SIGUSR1)
+    heard = [launched.folder / f"heard{rank}" for rank in range(3)]
+    wait_until(lambda: all(path.exists() for path in heard), what="all ranks hear it")
+    for rank in (2, 1, 0):
+        launched.end(rank)
+    assert launched.process.wait(90) == 0
+    assert [path.read_text() for path in heard] == ["once "] * 3
 
 
 def test_a_launcher_that_is_told_to_end_before_a_rank_began_ends(tmp_path: Path) -> None:

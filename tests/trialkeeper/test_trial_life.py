@@ -62,6 +62,48 @@ def test_a_trial_that_its_scheduler_kills_after_it_was_cancelled_is_stopped(keep
     assert (server.ended["reason"], server.ended["message"]) == ("stopped", "cancelled")
 
 
+#: Notes each SIGUSR1 in a file of its name, and ends when told so in one. It has a helper that it has forked, and which
+#: so has the same handler, and one without a handler, which the signal would end.
+HEARS = """
+import os, signal, subprocess, time
+def hear(*_):
+    with open(name, "a") as stream:
+        stream.write("heard ")
+name = "main"
+signal.signal(signal.SIGUSR1, hear)
+if os.fork() == 0:
+    name = "forked"
+plain = subprocess.Popen(["sleep", "60"])
+open(name + "-works", "w").close()
+while not os.path.exists("end"):
+    time.sleep(0.02)
+os._exit(0 if plain.poll() is None else 9)
+"""
+
+
+def test_a_signal_for_the_trial_reaches_what_has_a_handler_for_it_once_and_ends_nothing(keeper, server):
+    """As of ``sbatch --signal=B:USR1@60``, which is sent to the process that the scheduler has started."""
+    process = keeper.start(f"cd . && {keeper.python_command(HEARS)}")
+    wait_until(lambda: keeper.exists("code/main-works") and keeper.exists("code/forked-works"))
+    process.send_signal(signal.SIGUSR1)
+    wait_until(lambda: keeper.exists("code/main"))
+    (keeper.folder / "code" / "end").touch()
+    assert process.wait(90) == 0
+    assert (keeper.folder / "code" / "main").read_text() == "heard "
+    assert not keeper.exists("code/forked")
+    assert server.ended["reason"] == "exited"
+
+
+def test_a_signal_for_a_trial_without_a_handler_is_lost_on_it(keeper, server):
+    process = keeper.start("while [ ! -e end ]; do sleep 0.02; done")
+    wait_until(lambda: keeper.exists(contract.TRIAL_FILE))
+    process.send_signal(signal.SIGUSR2)
+    process.send_signal(signal.SIGUSR1)
+    wait_until(lambda: keeper.exists("code"))
+    (keeper.folder / "code" / "end").touch()
+    assert process.wait(90) == 0
+
+
 def test_a_trial_that_alone_is_told_to_end_was_not_stopped(keeper, server):
     assert keeper.run("kill -TERM $$") == 143
     assert (server.ended["reason"], server.ended["signal"]) == ("exited", signal.SIGTERM)

@@ -49,3 +49,14 @@ def test_somebody_elses_scancel_ends_the_trial_and_says_so(bench, cluster):
     cluster.command("scancel", bench.platform.job_of(form))
     detail = bench.wait_for_status(service, form, TrialJobStatus.SYS_CANCELED)
     assert "canceled on the cluster by somebody else" in detail.message
+
+
+def test_a_signal_that_a_job_asks_for_reaches_its_trial(bench, cluster):
+    service = bench.open_service()
+    form = bench.form(f"trap 'touch {bench.witness}/heard; exit 3' USR1; echo yes >{bench.witness}/works; "
+                      "while true; do sleep 0.05; done")
+    service.submit_trial_job(form)
+    bench.wait_for_file(bench.witness / "works")
+    cluster.command("scancel", "--batch", "--signal=USR1", bench.platform.job_of(form))  # as --signal=B:USR1@60 does
+    assert bench.wait_for_status(service, form, TrialJobStatus.FAILED).exit_code == 3
+    assert (bench.witness / "heard").exists()
