@@ -215,12 +215,14 @@ def test_the_files_of_loggers_become_results(keeper, server, text, result, expec
 
 
 def test_nothing_is_lost_or_doubled_when_the_keeper_is_killed(keeper, server):
-    code = ("import os, time\npath = os.environ['NNI_OUTPUT_DIR'] + '/log.csv'\nrows = ['step,loss\\n']\n"
-            "for step in range(100000):\n    rows.append('%d,%d\\n' % (step, step))\n"
+    """The trial ends after a step: one that is killed while it writes its file anew leaves none."""
+    code = ("import os, signal, time\npath = os.environ['NNI_OUTPUT_DIR'] + '/log.csv'\nrows = ['step,loss\\n']\n"
+            "told = []\nsignal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
+            "for step in range(100000):\n    if told:\n        break\n    rows.append('%d,%d\\n' % (step, step))\n"
             "    if step % 50 == 7:\n        open(path, 'w').write(''.join(rows))\n"
             "    else:\n        open(path, 'a').write(''.join(rows) if not os.path.exists(path) else rows[-1])\n"
             "    time.sleep(0.002)")
-    keeper.limits["grace_period"] = 0.2
+    keeper.limits["grace_period"] = 60.0
     process = keeper.start(keeper.python_command(code), metrics={"files": ["*.csv"], "result": "loss"})
     server.wait_for(lambda: len(server.values()) > 100)
     process.kill()
