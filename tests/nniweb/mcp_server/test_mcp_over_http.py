@@ -1,6 +1,7 @@
 """The MCP server at /mcp/, asked by the official SDK's client in both eras of the protocol, and by strangers."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from mcp.client.client import Client
 
 from nniweb import asgi
 from nniweb.experiments.models import Attempt, User
+from nniweb.http.callers import request_counts, throttles
 from nniweb.mcp_server import prompts, reference
 from nniweb.mcp_server.tools import BY_NAME, TOOLS
 from tests.nniweb.mcp_server.agent import call_of, post, request, said, with_agent
@@ -122,8 +124,10 @@ def test_unknown_tools_resources_and_prompts_are_errors_of_the_protocol(switched
 
 
 def test_requests_are_counted_as_those_of_rest(switched_on: None, admin: User, token_of: Callable[..., str],
-                                               settings: Any) -> None:
+                                               settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.API_RATE = 3
+    monkeypatch.setattr(throttles, "time", SimpleNamespace(time=lambda: 3_000_000_015.0))  # the minute does not end
+    request_counts.cache.clear()
     token = token_of(admin)
     assert post(token, request("tools/list")).status_code == 200
     assert post(token, call_of("list_experiments")).json()["result"]["isError"] is False
