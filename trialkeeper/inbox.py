@@ -96,7 +96,8 @@ class Inbox:
                 self._order_stop(str(order.get("reason") or "stopped by order"))
             elif word == contract.ORDER_END:
                 self._ask_to_stop(str(order.get("reason") or "told to end"))
-            elif word == contract.ORDER_SIGNAL and order.get("number") in FOR_TRIALS:
+            elif word == contract.ORDER_SIGNAL and isinstance(order.get("number"), int) \
+                    and order["number"] in FOR_TRIALS:
                 self._wakeups.signals_for_trial.append(order["number"])
             elif word == contract.ORDER_FREEZE:
                 if not self.is_freeze:

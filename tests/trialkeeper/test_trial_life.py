@@ -104,6 +104,18 @@ def test_a_signal_for_a_trial_without_a_handler_is_lost_on_it(keeper, server):
     assert process.wait(90) == 0
 
 
+def test_an_order_with_a_signal_that_is_none_is_passed_over(keeper, server):
+    process = keeper.start("while [ ! -e end ]; do sleep 0.02; done")
+    wait_until(lambda: keeper.exists(contract.TRIAL_FILE))
+    orders = [{"order": "signal", "number": number} for number in (10.0, "10", None, [10], 9, -1)]
+    (keeper.folder / "new").write_text(json.dumps(orders))
+    (keeper.folder / "new").rename(keeper.folder / contract.ORDERS_FILE)
+    wait_until(lambda: keeper.log().count("an order is not understood") == 6)
+    (keeper.folder / "code" / "end").touch()
+    assert process.wait(90) == 0
+    assert server.ended["reason"] == "exited"
+
+
 def test_a_trial_that_alone_is_told_to_end_was_not_stopped(keeper, server):
     assert keeper.run("kill -TERM $$") == 143
     assert (server.ended["reason"], server.ended["signal"]) == ("exited", signal.SIGTERM)
