@@ -13,7 +13,7 @@ from nniweb.experiments.config.errors import ConfigError, ConfigInvalid
 from nniweb.experiments.config.platform_section import PlatformSection, parse_stored_section
 from nniweb.experiments.errors import Refused
 from nniweb.experiments.models import Cluster, ClusterMetadata, Experiment, User
-from nniweb.experiments.models.experiment_cluster import may_run_on
+from nniweb.experiments.models.experiment_cluster import of_cluster
 from nniweb.experiments.secrets.sealing import seal, unseal
 from trainingservice.base import TrainingService
 from trainingservice.cluster_metadata.kept_secrets import Changes, keep_secrets, moved_secrets, moved_sentence
@@ -185,7 +185,7 @@ def delete_cluster(cluster: Cluster) -> None:
     """
     with transaction.atomic():
         bump(cluster)  # takes the row, so that no experiment is added meanwhile
-        experiments = Experiment.objects.filter(may_run_on(cluster))
+        experiments = Experiment.objects.filter(of_cluster(cluster))
         if running := experiments.unfinished().filter(deleted_at=None):
             raise ClusterBusy(cluster, f"Experiments use the cluster {cluster.name}: {named(running)}. Stop and delete "
                               "them first.")

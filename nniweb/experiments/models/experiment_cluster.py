@@ -60,7 +60,11 @@ class ExperimentCluster(models.Model):
         return self.is_listed and not self.is_drained and self.weight > 0
 
 
-def may_run_on(cluster: Cluster) -> models.Q:
+#: As ``ExperimentCluster.takes_trials``, for queries.
+TAKES_TRIALS = models.Q(is_listed=True, is_drained=False, weight__gt=0)
+
+
+def of_cluster(cluster: Cluster) -> models.Q:
     """Experiments that have this cluster as their only one or as one of several, also one taken out of their list."""
     return models.Q(cluster=cluster) | models.Q(
         pk__in=ExperimentCluster.objects.filter(cluster=cluster).values("experiment"))

@@ -27,7 +27,7 @@ from django.db.models.functions import Coalesce, Greatest
 
 from nniweb.experiments.access.visibility import visible_experiments
 from nniweb.experiments.models import Attempt, Cluster, Experiment, ExperimentCluster, Trial, User
-from nniweb.experiments.models.experiment_cluster import may_run_on
+from nniweb.experiments.models.experiment_cluster import TAKES_TRIALS, of_cluster
 from nniweb.experiments.results.settled_trials import Settled, beyond, settled_of
 from nniweb.experiments.sql.seconds_between import SecondsBetween
 from trainingservice.trial_job_status import TrialJobStatus
@@ -63,7 +63,7 @@ def usage(reader: User, now: datetime, *, cluster: Cluster | None = None, days: 
     """
     experiments = visible_experiments(reader)
     if cluster is not None:
-        experiments = experiments.filter(may_run_on(cluster))
+        experiments = experiments.filter(of_cluster(cluster))
     found: dict[tuple[int | None, int | None], Usage] = {}
 
     def row(of: Iterable[Any]) -> Usage:
@@ -89,7 +89,7 @@ def _waiting(experiments: QuerySet[Any], cluster: Cluster | None) -> Iterable[tu
     waiting = Trial.objects.filter(status=_WAITING, experiment__in=experiments).order_by()
     if cluster is not None:
         sent = Attempt.objects.filter(trial=OuterRef("pk")).exclude(stage=Attempt.Stage.ENDED)
-        taking = ExperimentCluster.objects.filter(cluster=cluster, is_listed=True, is_drained=False, weight__gt=0)
+        taking = ExperimentCluster.objects.filter(TAKES_TRIALS, cluster=cluster)
         may_come = Q(experiment__several_clusters=False) | Q(experiment__in=taking.values("experiment"))
         waiting = waiting.filter(Q(Exists(sent.filter(_on(cluster)))) | ~Exists(sent) & may_come)
     return waiting.values_list(*_whose("experiment__")).annotate(waiting=Count("pk"))
